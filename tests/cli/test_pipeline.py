@@ -145,7 +145,7 @@ def test_a_process_without_its_java_begins_again_as_a_new_one(tmp_path: Path) ->
     (tmp_path / "x.py").write_text(LOST, encoding="utf-8")
     done = run(tmp_path, "x.py", "--", "argument")
     assert done.returncode == 7, done.stderr
-    assert done.stderr.count("Java is gone; a new driver begins in 1 s") == 1
+    assert done.stderr.count("Java is gone; a new driver starts in 1 s") == 1
 
 
 LOGGING = """
@@ -223,7 +223,7 @@ def test_told_to_stop_before_it_begins_again_it_ends_with_0(
         env={**os.environ, "OTTLA_PIPELINE_DEATHS": "5"},
     ) as process:
         assert process.stderr is not None
-        assert "a new driver begins in 32 s" in process.stderr.readline()
+        assert "a new driver starts in 32 s" in process.stderr.readline()
         process.send_signal(number)
         assert process.wait(RUN_SECONDS) == 0
         assert process.stderr.read() == "pipeline: stopped\n"

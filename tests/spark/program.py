@@ -28,7 +28,7 @@ from tests.spark.sessions import FAST_CHECKPOINTS
 from ottla.spark.datasource import OttlaDataSource
 from ottla.spark.pipeline.failure_policy import PipelineError
 from ottla.spark.pipeline.pipeline import LOW_LATENCY, STANDARD, Pipeline
-from ottla.spark.runtime.sockets import socket_settings
+from ottla.spark.runtime.session import socket_settings
 from ottla.spark.sink import commit_session
 from ottla.spark.sink.commit_session import CommitPoint
 from ottla.spark.sink.low_latency_engine import DriverSink

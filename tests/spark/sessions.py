@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ottla.spark.runtime.sockets import socket_settings
+from ottla.spark.runtime.session import socket_settings
 
 SOURCES = str(Path(__file__).parents[2] / "src")
 FAST_CHECKPOINTS = {

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from ottla.spark.runtime import daemon
-from ottla.spark.runtime.sockets import DAEMON, socket_settings
+from ottla.spark.runtime.session import DAEMON_SETTING, socket_settings
 
 
 @pytest.mark.parametrize("kind", [BrokenPipeError, ConnectionResetError])
@@ -102,7 +102,7 @@ def folder() -> Iterator[Path]:
 
 
 def test_the_daemon_of_our_sessions_is_quiet_where_sparks_own_is_not(folder: Path) -> None:
-    assert complaints(socket_settings()[DAEMON], folder) == ""
+    assert complaints(socket_settings()[DAEMON_SETTING], folder) == ""
     assert "BrokenPipeError" in complaints("pyspark.daemon", folder)
 
 

@@ -112,7 +112,7 @@ def test_a_pipeline_begins_again_after_a_longer_outage(
     run = mortal.start(**IMPATIENT, **SUPERVISED)
     run.wait_for("batch 2")
     broker.kill()
-    run.wait_for("begins again in 4 s")
+    run.wait_for("restarts in 4 s")
     broker.start()
     mortal.feed(100)
     wait_until(lambda: mortal.output_count() == mortal.count, "all records")
@@ -144,7 +144,7 @@ def test_a_second_instance_takes_over_and_the_first_does_not_come_back(scene: Sc
     feed_until(scene, lambda: first.process.poll() is not None)
     assert first.wait() == LEFT, first.said()[-6000:]
     assert "PipelineTakenOverError: Another instance took over pipeline" in first.said()
-    assert "begins again" not in first.said()
+    assert "restarts" not in first.said()
     wait_until(lambda: scene.output_count() == scene.count, "all records")
     assert other.stop() == 0, other.said()[-6000:]
     scene.check_done()
@@ -157,7 +157,7 @@ def test_of_two_instances_with_one_checkpoint_one_stays(scene: Scene) -> None:
     assert loser.wait() == LEFT, loser.said()[-6000:]
     # By the checkpoint's files or by the marker, whichever it sees first.
     assert re.search("PipelineTakenOverError: .*nother instance took over", loser.said())
-    assert "begins again" not in loser.said()
+    assert "restarts" not in loser.said()
     wait_until(lambda: scene.output_count() == scene.count, "all records")
     assert winner.stop() == 0, winner.said()[-6000:]
     scene.check_done()
@@ -183,7 +183,7 @@ def test_an_instance_that_slept_through_another_one_changes_nothing_and_stops(
     scene.check_done()
     first.wake()
     assert first.wait() == LEFT, first.said()[-6000:]
-    assert "begins again" not in first.said()
+    assert "restarts" not in first.said()
     assert "PipelineTakenOverError" in first.said()
     scene.check_done()
 

@@ -113,7 +113,7 @@ def test_a_new_partition_begins_at_its_first_record() -> None:
 def test_a_new_partition_that_lost_records_already_is_reported() -> None:
     start = SourceOffset({T0: 5}, {"t": "id-t"})
     end, losses = available(start, FoundPartitions((T0, T1), IDS), {T0: 5, T1: 9}, {T1: 4})
-    assert losses == ("t-1 is new and begins at 4 instead of 0",)
+    assert losses == ("t-1 is new and starts at 4 instead of 0",)
     assert begin_of(start, end, T1) == 4
 
 
@@ -135,7 +135,7 @@ def test_a_partition_that_is_gone_is_reported_and_read_on_when_it_comes_back() -
     other = FoundPartitions((T0, U0), {**IDS, "u": "other"})
     assert gone(end, other) == []
     again, losses = available(end, other, {T0: 7, U0: 4}, {U0: 0})
-    assert losses == ("topic u was deleted and made again",)
+    assert losses == ("topic u was deleted and created again",)
     assert ranges(end, again) == [(U0, 0, 4)]
 
 
@@ -149,7 +149,7 @@ def test_a_topic_that_was_made_again_is_reported_and_read_from_its_begin() -> No
     start = SourceOffset({T0: 5, T1: 9}, {"t": "old"})
     found = FoundPartitions((T0,), {"t": "new"})
     end, losses = available(start, found, {T0: 5}, {T0: 0})
-    assert losses == ("topic t was deleted and made again",)
+    assert losses == ("topic t was deleted and created again",)
     # The end is where the former topic had been read to, and yet there is something to read.
     assert not is_same(start, end)
     assert [tuple(each) for each in ranges(start, end)] == [(T0, 0, 5)]

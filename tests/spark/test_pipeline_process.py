@@ -108,7 +108,7 @@ def test_when_java_dies_a_new_driver_takes_its_place(pipeline: PipelineProcess) 
         pipeline.check_exactly_once()
     assert pipeline.pid == pid
     # A micro-batch was done in between: the second pause is as short as the first.
-    assert pipeline.said().count("a new driver begins in 1 s") == 2
+    assert pipeline.said().count("a new driver starts in 1 s") == 2
     pipeline.send(signal.SIGTERM)
     assert pipeline.wait() == 0, pipeline.said()
     assert "Traceback" not in pipeline.said()
@@ -124,7 +124,7 @@ def test_a_broker_that_was_away_is_waited_for(tmp_path: Path) -> None:
         pipeline.start(*HERE)
         pipeline.until_out(50)
         broker.kill()
-        until(lambda: "begins again" in pipeline.said(), pipeline.said())
+        until(lambda: "restarts" in pipeline.said(), pipeline.said())
         broker.start()
         pipeline.feed(150)
         pipeline.check_exactly_once()

@@ -14,14 +14,16 @@ import pytest
 
 from ottla.spark.runtime.session import (
     FAST_LOCAL_CHECKPOINTS,
+    SOCKET_FOLDER_SETTING,
+    SOCKETS_SETTING,
     defaults,
     is_local,
     is_on_this_machine,
     master_with,
     set_python,
     settings_elsewhere,
+    socket_settings,
 )
-from ottla.spark.runtime.sockets import FOLDER, SWITCH, socket_settings
 from ottla.worker_python import CHOSEN, VARIABLE
 
 CHOSEN_BY_IMPORT = {VARIABLE: sys.executable, CHOSEN: sys.executable}
@@ -127,17 +129,17 @@ def test_importing_anything_of_ottla_makes_workers_run_this_python(
 
 def test_sockets_are_in_a_folder_that_others_cannot_enter() -> None:
     settings = socket_settings()
-    assert settings[SWITCH] == "true"
-    assert stat.S_IMODE(Path(settings[FOLDER]).stat().st_mode) == 0o700
+    assert settings[SOCKETS_SETTING] == "true"
+    assert stat.S_IMODE(Path(settings[SOCKET_FOLDER_SETTING]).stat().st_mode) == 0o700
     assert socket_settings() == settings
 
 
 def test_the_folder_goes_with_the_process_that_made_it() -> None:
     program = """
 import os, sys
-from ottla.spark.runtime.sockets import FOLDER, socket_settings
+from ottla.spark.runtime.session import SOCKET_FOLDER_SETTING, socket_settings
 
-folder = socket_settings()[FOLDER]
+folder = socket_settings()[SOCKET_FOLDER_SETTING]
 if not os.fork():
     sys.exit()
 os.wait()

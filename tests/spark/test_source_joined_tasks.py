@@ -318,7 +318,7 @@ def test_a_log_that_was_truncated_fails_the_task_that_reads_it_and_no_other(
     assert kept.consumer.assignment() == {stage.at(0)}
     found = [row for batch in task.batches(SCHEMA) for row in batch.to_pylist()]
     assert [row["offset"] for row in found] == list(range(5, 10))
-    reading._keep(kept)
+    reading._return_consumer(kept)
     task = one_task(reader, positions(stage, 10, 5), positions(stage, 10, 10))
     assert by_partition(reader, task) == {1: list(range(5, 10))}
 

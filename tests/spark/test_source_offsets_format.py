@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
-from ottla.spark.partition_maps import flat, nested, read_numbers, read_partitions
+from ottla.spark.source.partition_maps import flat, nested, read_numbers, read_partitions
 from ottla.spark.source.stream_offsets import OffsetFormatError, SourceOffset
 
 TOPICS = st.sampled_from(["orders", "version", "topics", "a.b-c_d", ""])

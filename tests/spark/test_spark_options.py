@@ -10,6 +10,7 @@ import pytest
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
 from ottla.spark.document import page
+from ottla.spark.given_options import kafka_options, values
 from ottla.spark.options import (
     OPTIONS,
     READS,
@@ -18,8 +19,6 @@ from ottla.spark.options import (
     WRITES,
     SparkOption,
     Use,
-    kafka_options,
-    values,
 )
 from ottla.spark.source.limits import EARLIEST, LATEST, AtOffsets, AtTimes, Everywhere
 from ottla.spark.source.source_options import (
@@ -197,7 +196,7 @@ def test_what_some_query_takes_is_not_refused_before_its_kind_is_known(
     [
         ("startingOffset", "did you mean startingOffsets"),
         ("bootstrap.servers", r"did you mean kafka\.bootstrap\.servers"),
-        ("path", "remove it: what is read"),
+        ("path", "subscribe and topic name what is read"),
         ("spark.kafka.consumer.cache.capacity", "setting of the session"),
         ("zzz", "remove it or check its spelling"),
     ],

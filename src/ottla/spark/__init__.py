@@ -1,7 +1,8 @@
 """Ottla's source and sink for Spark: `format("ottla")`, batch and streaming, without a jar.
 
-spark.readStream.format("ottla").option("kafka.bootstrap.servers", "127.0.0.1:9092")
-    .option("subscribe", "orders").load()
+spark.readStream.format("ottla").option("kafka.bootstrap.servers", servers).option("subscribe", "orders").load()
+
+`source` reads, `sink` writes, `pipeline` is the class Pipeline and its supervision, `runtime` starts Spark.
 """
 
 from importlib import import_module
@@ -47,7 +48,7 @@ _HOMES: Final = {
 }
 
 
-# Names are imported on first use: what needs no Spark can be used, and tested, without it.
+# Names are imported on first use, so that modules that do not need Spark can be used and tested without it.
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'ottla.spark' has no attribute {name!r}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 
 
-# Processes of Spark's that plan, read or write load this module before they do anything else.
+# All Python processes of Spark that plan, read or write load this module first.
 daemon.quieten()
 
 
@@ -24,11 +24,11 @@ class OttlaDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What is written in `format(...)`."""
+        """The name in `format(...)`."""
         return "ottla"
 
     def schema(self) -> StructType:
-        """The columns of the source; `load()` asks for them, and is the first that can refuse options."""
+        """The columns of the source. `load()` asks for them first, so wrong options are refused here."""
         from ottla.spark.source.readers import source_schema
         from ottla.spark.source.source_options import check_for_any_query
 
@@ -42,7 +42,7 @@ class OttlaDataSource(DataSource):
         return BatchReader(self.given, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Read on and on."""
+        """Read a stream."""
         from ottla.spark.source.readers import RefusedReader, StreamReader
 
         try:
@@ -57,12 +57,12 @@ class OttlaDataSource(DataSource):
         return batch_writer(self.given, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Write micro-batches, each one exactly once."""
+        """Write micro-batches."""
         from ottla.spark.sink.writers import stream_writer
 
         return stream_writer(self.given, schema)
 
     @property
     def given(self) -> Mapping[str, str]:
-        """The options as a plain dict; Spark lowers their names."""
+        """The options as a plain dict with lower-case names."""
         return {name.lower(): value for name, value in self.options.items()}

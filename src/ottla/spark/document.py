@@ -17,7 +17,7 @@ from ottla.spark.options import (
 )
 
 MARK = "<!-- What follows is written by `python -m ottla.spark.document docs/guides/spark-source.md`. -->\n"
-"""Where the prose ends and the tables begin."""
+"""The line between the text and the generated tables."""
 
 _HEAD = "| option | queries | default | what it does |\n|---|---|---|---|\n"
 _KINDS = {Use.BATCH_READ: "batch", Use.STREAM_READ: "streaming"}
@@ -25,15 +25,15 @@ _KINDS |= {Use.BATCH_WRITE: "batch", Use.STREAM_WRITE: "streaming"}
 
 
 def page(text: str) -> str:
-    """The page with its tables made anew."""
+    """The page with new tables."""
     prose, mark, _ = text.partition(MARK)
     if not mark:
-        raise ValueError("the page has no line that says where the tables begin")
+        raise ValueError("the page lacks the line above the tables")
     return f"{prose}{MARK}\n{tables()}"
 
 
 def tables() -> str:
-    """All options of the source and of the sink, and what cannot be set."""
+    """The options of the source and of the sink, and the options of Kafka's clients that cannot be set."""
     parts = [
         f"## Options of the {side}\n\n{_HEAD}{''.join(_rows(uses))}\n{_refused(refused)}"
         for side, uses, refused in (

@@ -1,1 +1,1 @@
-"""The demonstrations: what is killed, and how what is left is counted."""
+"""The demonstrations: they kill a broker or a driver, and count the records that are left."""

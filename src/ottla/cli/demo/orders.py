@@ -26,7 +26,7 @@ def order(number: int) -> bytes:
 
 
 def receipt(number: int) -> dict[str, object]:
-    """What has to come out for an order."""
+    """The receipt that an order has to become."""
     return {
         "id": number,
         "customer": f"customer-{number % 100}",
@@ -36,7 +36,7 @@ def receipt(number: int) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class ReceiptReport:
-    """What reading everything back showed."""
+    """The result of reading everything back."""
 
     records_in: int
     records_out: int
@@ -46,7 +46,7 @@ class ReceiptReport:
 
     @property
     def is_good(self) -> bool:
-        """Whether each order has become one receipt."""
+        """Whether each order has become exactly one receipt."""
         return self.records_in == self.records_out and not (
             self.lost or self.duplicated or self.wrong
         )

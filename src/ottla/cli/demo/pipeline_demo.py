@@ -68,7 +68,7 @@ def demo(record_count: int, kill_count: int) -> int:
 
 
 class Demo:
-    """One run of it."""
+    """One run of the demo."""
 
     def __init__(self, folder: Path, record_count: int, kill_count: int) -> None:
         self._folder = folder
@@ -79,7 +79,7 @@ class Demo:
         self._began = time.monotonic()
 
     def run(self, java: str) -> int:
-        """Everything, from the broker's start to the verdict."""
+        """Run the demo from the broker's start to the verdict."""
         broker = BrokerProcess(str(self._folder))
         seconds = broker.start()
         self._say("broker", f"listening on {broker.address} after {seconds:.2f} s")
@@ -95,7 +95,7 @@ class Demo:
         return self._tell(verdict, ends) if code == 0 else 1
 
     def _stream(self, admin: Admin, address: str) -> None:
-        """Orders come in and receipts go out, while drivers die."""
+        """Produce orders and let the pipeline write receipts, while its driver is killed."""
         driver = DriverProcess(self._folder, address)
         driver.start()
         producing = threading.Thread(target=self._produce, args=(address,), daemon=True)
@@ -125,7 +125,7 @@ class Demo:
                 self._produced = numbers.stop
 
     def _wait(self, admin: Admin, driver: DriverProcess, wanted: int) -> None:
-        """Until so many orders are done; each committed offset of the pipeline's group is one."""
+        """Wait until so many orders are done: the committed offsets of the pipeline's group count them."""
         changed, last = time.monotonic(), -1
         at_start = committed(admin)
         while (done := committed(admin)) < wanted:
@@ -155,14 +155,14 @@ class Demo:
         return f"{time.monotonic() - self._began:3.0f} s"
 
     def _kill(self, admin: Admin, driver: DriverProcess) -> None:
-        """In the middle of a transaction, if one can be caught."""
+        """Kill the driver, in the middle of a transaction if one can be caught."""
         deadline = time.monotonic() + CATCH_SECONDS
         is_open = False
         while not is_open and time.monotonic() < deadline and committed(admin) < self._count:
             is_open = _is_open(admin)
         driver.kill()
         self._terminal.done()
-        # It may have ended in the last moment.
+        # The transaction may have ended just before the kill.
         when = "in the middle of a transaction" if _is_open(admin) else "between two transactions"
         self._say(
             "kill -9",
@@ -190,7 +190,7 @@ class Demo:
 
 
 def committed(admin: Admin) -> int:
-    """How many orders the pipeline's group has behind it."""
+    """The number of orders that the pipeline has committed."""
     found = admin.list_consumer_group_offsets({PIPELINE: _ORDERS_OF})[PIPELINE]
     return sum(at.offset for at in found.values() if at is not None)
 
@@ -209,7 +209,7 @@ def _values(address: str, topic: str) -> Iterator[bytes | None]:
 
 
 def transactions(address: str) -> Counter[bool]:
-    """How many transactions of the pipeline were committed (True) and aborted (False), as the log of them says."""
+    """How many transactions of the pipeline were committed (True) and aborted (False), from the transaction log."""
     ends: Counter[bool] = Counter()
     name = transactional_id(PIPELINE)
     for record in read_all(address, "__transaction_state", "read_uncommitted"):
@@ -223,7 +223,7 @@ def transactions(address: str) -> Counter[bool]:
 
 
 def read_all(address: str, topic: str, isolation: str) -> Iterator[ConsumerRecord]:
-    """Everything that a topic has now."""
+    """All records of a topic up to its current end."""
     options = {"bootstrap.servers": address, "isolation.level": isolation}
     with Consumer(options) as consumer:
         places = [TopicPartition(topic, each.partition) for each in consumer.partitions_for(topic)]

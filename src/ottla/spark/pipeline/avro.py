@@ -1,4 +1,4 @@
-"""Avro values, through fastavro on Arrow columns: pip's Spark has no jar for Avro."""
+"""Avro values, by fastavro on Arrow columns: the PySpark package has no jar for Avro."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _TIMES: Final[Mapping[str, int]] = {"time-millis": 1000, "time-micros": 1}
 
 
 class Avro:
-    """Values that are one Avro datum each, of this schema (its JSON text, or what that reads as); needs fastavro."""
+    """Values that are one Avro datum each, of this schema (as JSON text or parsed); needs fastavro."""
 
     def __init__(self, schema: str | Mapping[str, Any]) -> None:
         text = schema if isinstance(schema, str) else json.dumps(schema)
         _fastavro()
         self._text = text
-        arrow_type(text)  # what cannot be read is told here, not in a task
+        arrow_type(text)  # an unsupported schema is refused here, not in a task
 
     def parsed(self, value: Column) -> Column:
         """A struct of `value` and `error`."""
@@ -68,7 +68,7 @@ class Avro:
 
         kind = from_arrow_type(arrow_type(text))
         both = StructType([StructField(VALUE, kind), StructField(ERROR, StringType())])
-        # "Not deterministic" keeps Spark from calling it once for each use of its result.
+        # A nondeterministic function is called once; otherwise Spark calls it for each use of its result.
         read = arrow_udf(parse, both)  # type: ignore[call-overload]  # its stub lacks the form with type hints
         made: Column = read.asNondeterministic()(value)
         return made
@@ -101,7 +101,7 @@ def decode(values: pa.Array, schema: str) -> pa.Array:
         if datum is not None:
             try:
                 value = convert(_read(fastavro, parsed, datum))
-            # fastavro reads what it is given as it comes, and garbage fails in many ways.
+            # fastavro does not validate its input, and garbage fails in many ways.
             except Exception as failure:
                 error = f"{_NOT_AVRO}: {type(failure).__name__}: {failure}"
         found.append(value)
@@ -113,7 +113,7 @@ def decode(values: pa.Array, schema: str) -> pa.Array:
 
 
 def _column(found: list[Any], errors: list[str | None], kind: pa.DataType) -> pa.Array:
-    """The column; values that it cannot hold become errors: garbage may read as an int of more than 32 bits."""
+    """The column; values that it cannot hold become errors: garbage may parse as an int of more than 32 bits."""
     try:
         return pa.array(found, kind)
     except (pa.ArrowException, OverflowError, ValueError):
@@ -151,7 +151,7 @@ def encode(values: pa.Array, schema: str) -> pa.Array:
 
 
 def arrow_type(schema: str) -> pa.DataType:
-    """The type of a column of such values; a ConfigError says what cannot be one."""
+    """The Arrow type of a schema; a ConfigError says what a column cannot hold."""
     try:
         read = json.loads(schema)
         _fastavro().parse_schema(read)
@@ -181,13 +181,13 @@ def _resolved(schema: Any) -> tuple[pa.DataType, Convert]:
 
 
 class _Types:
-    """Arrow types of Avro schemas, and what makes of fastavro's values such that Arrow takes."""
+    """Arrow types of Avro schemas, and functions that convert fastavro's values for Arrow."""
 
     def __init__(self) -> None:
         self._named: dict[str, tuple[pa.DataType, Convert] | None] = {}
 
     def of(self, schema: Any, place: str, space: str) -> tuple[pa.DataType, Convert]:
-        """`place` is for messages, `space` the namespace around."""
+        """`place` is for messages, `space` is the enclosing namespace."""
         if isinstance(schema, str):
             if schema in _PLAIN:
                 return _PLAIN[schema], _same
@@ -269,7 +269,7 @@ class _Types:
 
 
 def _full_name(schema: Mapping[str, Any], space: str) -> tuple[str, str]:
-    """A name with its namespace, and the namespace of what is inside."""
+    """The full name, and the namespace for the types inside."""
     name: str = schema["name"]
     if "." in name:
         return name, name.rpartition(".")[0]
@@ -282,7 +282,7 @@ def _micros(at: time) -> int:
 
 
 def _writable(kind: pa.DataType) -> Convert:
-    """What makes of Arrow's Python values such that fastavro takes: maps are dicts."""
+    """A function that converts Arrow's Python values for fastavro: maps become dicts."""
     if pa.types.is_map(kind):
         item = _writable(kind.item_type)
         return lambda pairs: {key: None if each is None else item(each) for key, each in pairs}

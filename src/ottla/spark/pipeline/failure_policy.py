@@ -1,7 +1,6 @@
-"""What to do when a query fails: begin again, or stop and say why. Decisions without IO.
+"""Decides what to do when a query fails: restart, or stop and say why. No IO.
 
-What went wrong in a Python process of Spark's arrives as the text of a traceback, so that the class of the
-error is only in that text.
+An error of one of Spark's Python processes arrives as the text of a traceback, so its class is only in that text.
 """
 
 from __future__ import annotations
@@ -21,19 +20,20 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 
 
 class PipelineError(OttlaError):
-    """A pipeline has stopped because of an error that a restart would not mend."""
+    """A pipeline has stopped because of an error that a restart would not fix."""
 
 
 class PipelineTakenOverError(PipelineError):
-    """Another instance of the pipeline runs now."""
+    """Another instance of the pipeline has taken over."""
 
 
 class MicroBatchLostError(OttlaError):
-    """A micro-batch failed for a reason that may pass."""
+    """A micro-batch failed for a transient reason."""
 
 
 class DriverLostError(PipelineError):
-    """Spark's Java is gone, and this process cannot have another: start a new one, if `max_restarts` allows it."""
+    """Spark's Java process is gone, and this process cannot start another: a new process has to, if `max_restarts`
+    allows."""
 
     def __init__(self, reason: str, max_restarts: int | None = None) -> None:
         super().__init__(reason, max_restarts)
@@ -47,13 +47,13 @@ class DriverLostError(PipelineError):
 class NextStep(Enum):
     """What follows a failure."""
 
-    RESTART = "what failed may work when it is tried again"
+    RESTART = "the failure is transient"
     STOP = "it would fail again"
     LEAVE = "another instance took over"
-    NEW_DRIVER = "Spark's Java is gone, a new process has to begin"
+    NEW_DRIVER = "Spark's Java process is gone, a new process has to start"
 
 
-# The last word of the class of an error, as tracebacks write it.
+# By the name of the error's class, without its module.
 BY_CLASS: Final = {
     "TakenOverError": NextStep.LEAVE,
     "ProgressError": NextStep.STOP,
@@ -70,7 +70,7 @@ BY_CLASS: Final = {
     "ConnectionRefusedError": NextStep.RESTART,
     "BrokenPipeError": NextStep.RESTART,
     "StoreError": NextStep.RESTART,
-    # Of the store that has the checkpoint, as Spark's Java sees it.
+    # Errors of the checkpoint's store in Spark's Java.
     "ConnectException": NextStep.RESTART,
     "ConnectTimeoutException": NextStep.RESTART,
     "NoRouteToHostException": NextStep.RESTART,
@@ -80,14 +80,14 @@ BY_CLASS: Final = {
     "AWSServiceThrottledException": NextStep.RESTART,
     "AWSStatus500Exception": NextStep.RESTART,
 }
-# A micro-batch comes to the driver, whose memory it must not fill.
+# A micro-batch is collected at the driver, within this limit.
 _TOO_LARGE: Final = re.compile(
     r"\bbigger than (?:local result size limit )?spark\.driver\.maxResultSize"
 )
-# An error about several partitions or groups tells the codes of all.
+# An error about several partitions or groups has the codes of all of them.
 _SEVERAL: Final = "PartialFailureError"
 _CODE: Final = re.compile(r"\b([A-Z][A-Z_]+) \(-?\d+\)")
-# What Spark says when a process or a machine is gone.
+# Spark's messages about a lost process or machine.
 _LOST_PART: Final = re.compile(
     r"ExecutorLostFailure|Python worker exited unexpectedly|Python worker failed to connect back|"
     r"Could not get block|FetchFailed|SparkException: Job \d+ cancelled because SparkContext was shut down"
@@ -95,17 +95,17 @@ _LOST_PART: Final = re.compile(
 _LOST_DRIVER: Final = re.compile(
     r"Py4JNetworkError|Answer from Java side is empty|Java side is down|error while trying to connect to the Java"
 )
-# What Spark says when another driver writes to the same checkpoint.
+# Spark's messages about another driver that writes to the same checkpoint.
 _OTHER_DRIVER: Final = re.compile(
     r"\[CONCURRENT_STREAM_LOG_UPDATE[\].]|\[CONCURRENT_QUERY\]|[Mm]ultiple streaming queries are concurrently using"
 )
-# As Python, Java and Py4J write it.
+# The last line of an error as Python, Java and Py4J write it.
 _ERROR_LINE: Final = re.compile(
     r"^(?:: |Caused by: )?(?:[\w.$]+\.)?(\w+(?:Error|Exception)): ?(.*)$", re.MULTILINE
 )
 
 
-# What raise_error says, as the rows do that cannot be read.
+# The message of raise_error, which `output_rows` uses for records that cannot be parsed.
 _RAISED_BY_SQL: Final = re.compile(
     r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)*$", re.MULTILINE
 )
@@ -113,14 +113,14 @@ _RAISED_BY_SQL: Final = re.compile(
 
 @dataclass(frozen=True)
 class Failure:
-    """What is known of a failure."""
+    """A failure of a query."""
 
     next: NextStep
     reason: str
-    """One line for people."""
+    """One line for the user."""
 
     def at(self, place: str | None) -> Failure:
-        """As it is, with the line of the user's code; what passes by itself needs none."""
+        """With the line of the user's code in the reason, unless the failure is transient."""
         if place is None or place in self.reason or self.next is not NextStep.STOP:
             return self
         return replace(self, reason=f"{self.reason} ({place})")
@@ -130,7 +130,7 @@ JAVA_IS_GONE: Final = Failure(NextStep.NEW_DRIVER, "Spark's Java process is gone
 
 
 def judge_connection(error: ConnectionError) -> Failure:
-    """What to do about a connection of this process that broke: that to Spark's Java, or one of the user's."""
+    """What to do about a broken connection of this process: the one to Spark's Java, or one of the user's."""
     frames = traceback.extract_tb(error.__traceback__)
     if any(Path(frame.filename).parent.name == "py4j" for frame in frames):
         return JAVA_IS_GONE
@@ -147,16 +147,16 @@ def judge(kind: str, text: str) -> Failure:
         for name, reason in lines
         if name in BY_CLASS or name == _SEVERAL
     ]
-    # An error of ours may have been caused by another one of ours: the one that was raised last says it best. What
-    # another instance did outweighs all: its effects look like failures of the network too.
+    # Of errors of ours that caused each other, the last one says most. A takeover by another instance outweighs all:
+    # its effects look like network failures too.
     for following, reason in known:
         if following is NextStep.LEAVE:
             return Failure(NextStep.LEAVE, reason)
     if _OTHER_DRIVER.search(text):
         return Failure(
             NextStep.LEAVE,
-            "Another instance took over, or was there before: it writes to the checkpoint of this pipeline. Nothing is "
-            "lost; run one instance of a pipeline.",
+            "Another instance took over, or was running before: it writes to the checkpoint of this pipeline. Nothing "
+            "is lost; run one instance of a pipeline.",
         )
     if known:
         return Failure(*known[-1])
@@ -174,7 +174,7 @@ def judge(kind: str, text: str) -> Failure:
 def _next_of(name: str, reason: str) -> NextStep:
     if name != _SEVERAL:
         code = _CODE.match(reason)
-        return NextStep.STOP if code is not None and _is_for_people(code[1]) else BY_CLASS[name]
+        return NextStep.STOP if code is not None and _needs_the_user(code[1]) else BY_CLASS[name]
     codes = _CODE.findall(reason)
     may_pass = bool(codes) and all(
         code in ErrorCode.__members__ and ErrorCode[code].retriable for code in codes
@@ -182,8 +182,8 @@ def _next_of(name: str, reason: str) -> NextStep:
     return NextStep.RESTART if may_pass else NextStep.STOP
 
 
-def _is_for_people(name: str) -> bool:
-    """Whether only a person can mend it: permissions, records that a topic does not take, data that is damaged."""
+def _needs_the_user(name: str) -> bool:
+    """Whether only the user can fix it: permissions, records that a topic refuses, corrupt data."""
     code = ErrorCode.__members__.get(name)
     return code is not None and (
         code.action is Action.FIX_REQUEST or code is ErrorCode.CORRUPT_MESSAGE
@@ -191,11 +191,11 @@ def _is_for_people(name: str) -> bool:
 
 
 def _reason(kind: str, text: str, lines: list[tuple[str, str]]) -> str:
-    """The line that says most: that of the user's own error, in which Spark wraps its own."""
+    """The most informative line: the user's own error, around which Spark wraps its own."""
     if (raised := own_error(text)) is not None:
         return raised
-    if (told := _RAISED_BY_SQL.search(text)) is not None:
-        return told[1].strip()
+    if (raised_by_sql := _RAISED_BY_SQL.search(text)) is not None:
+        return raised_by_sql[1].strip()
     own = [each for each in lines if not OF_SPARK.fullmatch(each[0])]
     if own:
         return ": ".join(own[-1])
@@ -204,16 +204,16 @@ def _reason(kind: str, text: str, lines: list[tuple[str, str]]) -> str:
 
 
 class Pauses:
-    """How long to wait before the next start: longer each time, until something was done."""
+    """How long to wait before the next restart: doubled each time, until a micro-batch succeeds."""
 
     def __init__(self) -> None:
         self._next = FIRST_PAUSE_SECONDS
 
     def take(self) -> float:
-        """The pause before the next start."""
+        """The pause before the next restart, in seconds."""
         pause, self._next = self._next, min(self._next * 2, LONGEST_PAUSE_SECONDS)
         return pause
 
     def reset(self) -> None:
-        """A micro-batch was done."""
+        """A micro-batch succeeded."""
         self._next = FIRST_PAUSE_SECONDS

@@ -1,4 +1,4 @@
-"""What values are made of: how a pipeline reads and writes them. JSON here, Avro in `ottla.spark.pipeline.avro`."""
+"""The formats of values. JSON here, Avro in `ottla.spark.pipeline.avro`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _END: Final = "_ottla_end"
 
 
 class Format(Protocol):
-    """How bytes become columns, and columns bytes."""
+    """Parses bytes to columns, and encodes columns as bytes."""
 
     def parsed(self, value: Column) -> Column:
-        """A struct of `value`, null if it cannot be read, and `error`, null if it can; null bytes are a null value."""
+        """A struct of `value`, null if it cannot be parsed, and `error`, null if it can; null bytes are a null
+        value."""
 
     def encoded(self, value: Column, kind: DataType) -> Column:
         """The bytes of a column of this type; a null value stays null."""
@@ -30,8 +31,8 @@ class Format(Protocol):
 class Json:
     """Values that are JSON objects with these fields: a DDL string or a StructType.
 
-    What is not valid UTF-8, not one object, or has a field of another type cannot be read. Fields that the schema does
-    not have are left out, missing ones are null, as in Spark's `from_json`.
+    A value that is not valid UTF-8, is not one object, or has a field of another type cannot be parsed. Fields that the
+    schema does not have are left out, missing ones are null, as in Spark's `from_json`.
     """
 
     def __init__(self, schema: str | StructType) -> None:
@@ -43,8 +44,8 @@ class Json:
         from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
         wanted = self._fields()
-        # Spark's parser stops at the end of an object and does not see what follows. Within a larger one, what follows
-        # is an error, or ends that one too early.
+        # Spark's parser stops at the end of an object and ignores trailing text. Inside a larger object, trailing text
+        # is an error, or ends the larger object too early.
         schema = StructType(
             [
                 StructField(_OBJECT, wanted),

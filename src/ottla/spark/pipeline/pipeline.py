@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.config.default_cluster import default_servers
 from ottla.errors import ConfigError
-from ottla.spark.options import duration_ms
+from ottla.spark.option_parsers import duration_ms
 from ottla.spark.pipeline import run_overrides
 from ottla.spark.pipeline.formats import Format
 from ottla.spark.pipeline.progress_report import Progress

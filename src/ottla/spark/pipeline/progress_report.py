@@ -1,4 +1,4 @@
-"""How far a query is, from what Spark says of its last micro-batch."""
+"""The progress of a query, from Spark's report of its last micro-batch."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ottla.spark.source.stream_offsets import OffsetFormatError, SourceOffset, l
 
 @dataclass(frozen=True)
 class Progress:
-    """One micro-batch that is done, or a query that waits."""
+    """A finished micro-batch, or an idle query."""
 
     batch: int
     input_rows: int
-    """Records, or for topics offsets: those of markers and of aborted records are among them."""
+    """Records; for topics offsets, which include transaction markers and aborted records."""
     duration_ms: int
     lag: int | None
-    """How many offsets the sources have that are not processed; None if they do not tell."""
+    """How many offsets of the sources are not processed yet; None if the sources do not report them."""
 
     @property
     def rows_per_second(self) -> float:
-        """How quickly this micro-batch went."""
+        """The speed of this micro-batch."""
         return self.input_rows * 1000 / self.duration_ms if self.duration_ms else 0.0
 
 
 def progress_of(report: Mapping[str, Any]) -> Progress:
-    """What the JSON of Spark's progress says."""
+    """The progress in Spark's JSON report."""
     lags = [_lag(source) for source in report.get("sources", ())]
     known = [lag for lag in lags if lag is not None]
     return Progress(
@@ -39,10 +39,10 @@ def progress_of(report: Mapping[str, Any]) -> Progress:
 
 
 def _rows(source: Mapping[str, Any]) -> int:
-    """The offsets that a source of ours gave: rows are counted again for each branch of a plan that reads them."""
+    """The offsets that our source read; Spark counts rows once for each branch of a plan that reads them."""
     start, end = _offset(source, "startOffset"), _offset(source, "endOffset")
     if start is None and end is not None and end.begin:
-        # The first micro-batch: Spark knows no place before it.
+        # The first micro-batch: Spark reports no start.
         start = SourceOffset(end.begin)
     if start is None or end is None:
         return int(source.get("numInputRows", 0))
@@ -50,7 +50,7 @@ def _rows(source: Mapping[str, Any]) -> int:
 
 
 def _lag(source: Mapping[str, Any]) -> int | None:
-    """How far a source of ours is behind its topics; None if it is another source, or does not say."""
+    """The lag of a source of ours; None for other sources, or if it is not reported."""
     end, latest = _offset(source, "endOffset"), _offset(source, "latestOffset")
     return None if end is None or latest is None else sum(lag(end, latest).values())
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ConfigError
-from ottla.spark.options import Use, shared_options
+from ottla.spark.given_options import shared_options
+from ottla.spark.options import Use
 from ottla.spark.runtime.session import is_on_this_machine
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What `ottla pipeline run` tells the pipelines of the program that it runs."""
+"""What `ottla pipeline run` sets for the pipelines of the program that it runs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Run:
     bootstrap_servers: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     goes_on: bool = False
-    """Whether it takes the place of a process that has died."""
+    """Whether it replaces a process whose driver died."""
     on_progress: Callable[[Progress], None] | None = None
     on_start: Callable[[Pipeline], None] | None = None
     tell: Callable[[str], None] = lambda text: None
-    """What people want to know while nothing else is shown."""
+    """Shows a message to the user."""
     offered: list[Pipeline] = field(default_factory=list)
-    """Pipelines that the program made."""
+    """Pipelines that the program has created."""
     ran: list[Pipeline] = field(default_factory=list)
-    """Those that it ran by itself."""
+    """Those that the program has run itself."""
 
 
 _nothing: Final = Run()
@@ -35,24 +35,24 @@ _current = _nothing
 
 
 def overrides() -> Run:
-    """What the command line says; nothing where the program was not started by it."""
+    """The overrides of the command line; empty if the program was not started by it."""
     return _current
 
 
 def begin(run: Run) -> None:
-    """From now on this is what the command line says."""
+    """Set the overrides."""
     global _current
     _current = run
 
 
 def offer(pipeline: Pipeline) -> None:
-    """The program has made a pipeline."""
+    """The program has created a pipeline."""
     if _current is not _nothing:
         _current.offered.append(pipeline)
 
 
 def begun(pipeline: Pipeline) -> Run:
-    """The program runs a pipeline."""
+    """The program runs a pipeline; its overrides."""
     if _current is not _nothing:
         _current.ran.append(pipeline)
     if _current.on_start is not None:

@@ -1,7 +1,7 @@
-"""SIGINT and SIGTERM while a pipeline runs: noted, and obeyed between two looks at the query.
+"""SIGINT and SIGTERM while a pipeline runs: recorded by the handler, obeyed between two looks at the query.
 
-A handler that raises would do so in the middle of a conversation with Spark's Java, which cannot go on after that: the
-query could not be stopped in order, and its log would fill with the consequences.
+A handler that raises could interrupt a call to Spark's Java in the middle, and that connection is unusable afterwards:
+the query could not be stopped in order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Stop:
-    """Whether somebody wants the pipeline to stop. A second signal does not wait."""
+    """Records a signal to stop the pipeline. A second signal takes effect at once."""
 
     def __init__(self, tell: Callable[[], None] = lambda: None) -> None:
         self._tell = tell
@@ -36,23 +36,23 @@ class Stop:
         return self._number is not None
 
     def notice(self) -> bool:
-        """As `is_wanted`; whoever wants to know is told, once, and not in the handler."""
+        """As `is_wanted`; the first time it calls `tell`, which must not happen in the handler."""
         if self.is_wanted and not self._is_told:
             self._is_told = True
-            # Whoever read it may have gone with the same Ctrl-C: stopping matters more.
+            # The reader of our output may have ended with the same Ctrl-C.
             with suppress(OSError):
                 self._tell()
         return self.is_wanted
 
     def sleep(self, seconds: float) -> None:
         """Wait, unless a signal comes."""
-        # Not for an event: a handler that sets one may have interrupted whoever holds its lock.
+        # Not with an Event: a handler that sets one may have interrupted the thread that holds its lock.
         end = time.monotonic() + seconds
         while not self.is_wanted and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _LOOK_SECONDS))
 
     def shield(self, work: Callable[[], T]) -> T:
-        """Do what would install a handler of its own in a thread, where it cannot; a second signal ends the waiting."""
+        """Run work that would install a signal handler in a thread, where it cannot; a second signal ends the wait."""
         done: Future[T] = Future()
 
         def try_it() -> None:
@@ -62,18 +62,18 @@ class Stop:
                 done.set_exception(error)
 
         threading.Thread(target=try_it, name="shielded", daemon=True).start()
-        # Not without a limit: a signal that comes just before a thread begins to wait does not wake it.
+        # With a timeout: a signal that comes just before the thread begins to wait does not wake it.
         while not wait([done], _LOOK_SECONDS).done:
             self.notice()
         return done.result()
 
     def obey(self) -> None:
-        """Do what the signal does where nobody notes it: Ctrl-C raises KeyboardInterrupt."""
+        """Restore the handlers and raise the recorded signal: Ctrl-C becomes a KeyboardInterrupt."""
         self._restore()
         if self._number is not None:
             signal.raise_signal(self._number)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _record(self, number: int, frame: FrameType | None) -> None:
         is_second = self.is_wanted
         self._number = number
         if is_second:
@@ -81,15 +81,15 @@ class Stop:
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
-            # One that Python did not install cannot be installed by it.
+            # None stands for a handler that was not installed from Python and cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before.clear()
 
     def __enter__(self) -> Self:
-        # Handlers are for main threads.
+        # Python allows handlers only in the main thread.
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
-                self._before[number] = signal.signal(number, self._note)
+                self._before[number] = signal.signal(number, self._record)
         return self
 
     def __exit__(

@@ -1,4 +1,4 @@
-"""Keeps the query of a pipeline running: looks at it, tells its progress, and begins again where that helps."""
+"""Keeps the query of a pipeline running: watches it, reports its progress, and restarts it after transient failures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.spark")
 
 _LOOK_SECONDS: Final = 0.1
-# All that Spark says of a query when a task has failed, and then the abort.
+# Spark's whole message when a task has failed and the abort too.
 _UNEXPLAINED: Final = "Writing job failed"
 
 
@@ -56,7 +56,7 @@ class Supervisor:
         self._seen: tuple[str, int, str] | None = None
 
     def run(self) -> None:
-        """Until the query ends by itself, fails for good, or somebody wants it to stop."""
+        """Run until the query ends by itself, fails for good, or a signal stops it."""
         while not self._stop.is_wanted:
             failure = self._run_once()
             if failure is None or self._stop.is_wanted:
@@ -73,12 +73,12 @@ class Supervisor:
             self._restarts += 1
             pause = self._pauses.take()
             log.warning(
-                "pipeline %s begins again in %.0f s: %s", self._pipeline.name, pause, failure.reason
+                "pipeline %s restarts in %.0f s: %s", self._pipeline.name, pause, failure.reason
             )
             self._sleep(pause)
 
     def _run_once(self) -> Failure | None:
-        """What went wrong; None if the query has ended by itself."""
+        """Run the query once; its failure, or None if it has ended by itself."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -98,7 +98,7 @@ class Supervisor:
                 log.debug("the query of pipeline %s failed", self._pipeline.name, exc_info=True)
             return judge(type(error).__name__, text_of(error)).at(own_place(error))
         except BaseException as error:
-            # An error of the listener, a second Ctrl-C: the query must not go on without its pipeline.
+            # An error of the listener, or a second Ctrl-C: the query must not run on without its pipeline.
             if query is not None:
                 query.stop()
             if isinstance(error, _ReportError):
@@ -111,25 +111,26 @@ class Supervisor:
         if last is None or not self._is_new(found := json.loads(last.json)):
             return
         if self._follows(found):
-            self._told(found)
+            self._report_progress(found)
             return
-        # Several since the last look. All of them are a hundred long texts, too many to read each time.
+        # Several micro-batches since the last look. `recentProgress` is up to a hundred long texts, too many for each
+        # look.
         for each in query.recentProgress:
             if self._is_new(found := json.loads(each.json)):
-                self._told(found)
+                self._report_progress(found)
 
     def _is_new(self, found: dict[str, Any]) -> bool:
         seen = self._seen
         return seen is None or seen[0] != found["runId"] or seen[1:] < _place(found)[1:]
 
     def _follows(self, found: dict[str, Any]) -> bool:
-        """Whether nothing can be between what was seen last and this."""
+        """Whether no micro-batch can be between the last report and this one."""
         run, batch, _ = _place(found)
         if self._seen is None or self._seen[0] != run:
             return False
         return batch <= self._seen[1] + 1
 
-    def _told(self, found: dict[str, Any]) -> None:
+    def _report_progress(self, found: dict[str, Any]) -> None:
         self._seen = _place(found)
         progress = progress_of(found)
         if progress.duration_ms:
@@ -142,15 +143,15 @@ class Supervisor:
 
 
 def text_of(error: Exception) -> str:
-    """What an error says; of one that Java raised, what Java says."""
+    """The text of an error; for one that Java raised, with Java's text."""
     raised = getattr(error, "java_exception", None)
     try:
         text = str(error) if raised is None else f"{error}\n: {raised.toString()}"
     except Exception:
-        # Java is gone, or its error cannot be written.
+        # Java is gone, or its error cannot be formatted.
         return repr(error.args)
     if _UNEXPLAINED in text:
-        with suppress(Exception):  # Java is gone: what it said before counts
+        with suppress(Exception):  # Java is gone: its earlier text has to do
             cause = getattr(error, "_origin", None) if raised is None else raised
             while cause is not None and (cause.getMessage() or "") in text:
                 cause = cause.getCause()
@@ -160,12 +161,12 @@ def text_of(error: Exception) -> str:
 
 
 def _place(found: dict[str, Any]) -> tuple[str, int, str]:
-    """What orders the reports of a query."""
+    """The key that orders the reports of a query."""
     return found["runId"], found["batchId"], found["timestamp"]
 
 
 class _ReportError(Exception):
-    """Whoever is told of progress failed: that is nobody's network, whatever its class."""
+    """The progress listener failed: not a network failure, whatever the class of its error."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)

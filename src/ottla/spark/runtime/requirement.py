@@ -1,4 +1,4 @@
-"""What has to be installed before anything of Spark can be used, and the message when it is not."""
+"""Checks that PySpark and pyarrow are installed, with a message that says what to install."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
-# latestOffset(start, limit), reportLatestOffset and Trigger.AvailableNow came to Python with it.
+# The first release with latestOffset(start, limit), reportLatestOffset and Trigger.AvailableNow in Python.
 LEAST_SPARK: Final = (4, 2)
 INSTALL: Final = "pip install 'ottla[spark]'"
 
@@ -17,7 +17,7 @@ class SparkMissingError(ImportError):
 
 
 def require_spark() -> None:
-    """Raise SparkMissingError unless PySpark 4.2 or later and pyarrow are there."""
+    """Raise SparkMissingError unless PySpark 4.2 or later and pyarrow are installed."""
     pyspark = _module("pyspark")
     _module("pyarrow")
     version = str(getattr(pyspark, "__version__", ""))

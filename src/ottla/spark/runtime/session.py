@@ -1,11 +1,16 @@
-"""A Spark session with the settings that streaming on one machine wants; whatever the user set wins."""
+"""Spark sessions with defaults for streaming on one machine; the user's settings win."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import shlex
+import shutil
+import socket
 import sys
+import tempfile
 from collections.abc import Mapping, MutableMapping
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +20,6 @@ from ottla.config import properties
 from ottla.errors import ConfigError
 from ottla.spark.runtime.java import find_java
 from ottla.spark.runtime.requirement import require_spark
-from ottla.spark.runtime.sockets import SWITCH, socket_settings
 from ottla.worker_python import choose_this_python, withdraw_choice
 
 if TYPE_CHECKING:
@@ -23,18 +27,27 @@ if TYPE_CHECKING:
 
 DEFAULT_MASTER: Final = "local[*]"
 
-# Only for checkpoints on local files: elsewhere Spark's own choice renames atomically.
+# Only for checkpoints on local files: for other stores Spark's own choice renames atomically.
 FAST_LOCAL_CHECKPOINTS: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
 FILES_SETTING: Final = "spark.hadoop.fs.file.impl"
-# Bars between the lines of whoever tells the progress.
+# Spark's progress bars would mix with our own lines.
 NO_BARS: Final = {"spark.ui.showConsoleProgress": "false"}
 QUIET: Final = {"spark.ui.enabled": "false"}
 # A shuffle of a small stream in Spark's 200 partitions is 200 tasks and 200 state stores on two cores.
 LOCAL: Final = {"spark.sql.shuffle.partitions": "{cores}"}
+
+SOCKETS_SETTING: Final = "spark.python.unix.domain.socket.enabled"
+SOCKET_FOLDER_SETTING: Final = "spark.python.unix.domain.socket.dir"
+DAEMON_SETTING: Final = "spark.python.daemon.module"
+# The longest name of a Unix socket that all systems accept (macOS has the lowest limit), and the length of Spark's own
+# names: a dot, a UUID, ".sock".
+_MAX_SOCKET_PATH: Final = 103
+_SOCKET_NAME_LENGTH: Final = 42
+_SOCKET_FOLDER_PREFIX: Final = "ottla-spark-"
 
 
 def is_local(master: str) -> bool:
@@ -43,7 +56,7 @@ def is_local(master: str) -> bool:
 
 
 def is_on_this_machine(master: str) -> bool:
-    """Whether everybody sees the same files."""
+    """Whether driver and executors see the same files."""
     return is_local(master) or master.startswith("local-cluster[")
 
 
@@ -55,7 +68,7 @@ def is_local_path(location: str) -> bool:
 def defaults(
     name: str, master: str, checkpoint: str | None, cores: int | None = None
 ) -> dict[str, str]:
-    """The settings of a session, as far as nobody says otherwise."""
+    """The default settings of a session."""
     found = {"spark.app.name": name, "spark.master": master, **NO_BARS}
     if is_local(master):
         count = cores or os.cpu_count() or 1
@@ -67,8 +80,46 @@ def defaults(
     return found
 
 
+@cache
+def socket_settings() -> dict[str, str]:
+    """Settings that let Spark's Java and its Python processes talk through Unix sockets; empty where there are none.
+
+    Spark's default is TCP, where Nagle's algorithm and delayed acknowledgements made every task with a Python worker
+    wait for 40 ms: three quarters of the time of a small micro-batch.
+
+    The folder is accessible to this user only, which replaces Spark's authentication secret. It is removed with this
+    process.
+    """
+    longest = Path(
+        tempfile.gettempdir(), _SOCKET_FOLDER_PREFIX + 8 * "x", _SOCKET_NAME_LENGTH * "x"
+    )
+    if not hasattr(socket, "AF_UNIX") or len(bytes(longest)) > _MAX_SOCKET_PATH:
+        return {}
+    folder = tempfile.mkdtemp(prefix=_SOCKET_FOLDER_PREFIX)
+    atexit.register(_remove_folder, folder, os.getpid())
+    return {
+        SOCKETS_SETTING: "true",
+        SOCKET_FOLDER_SETTING: folder,
+        DAEMON_SETTING: "ottla.spark.runtime.daemon",
+    }
+
+
+def _remove_folder(folder: str, owner: int) -> None:
+    # Not in a forked child. Java may be removing its own files at the same time.
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_sockets() -> None:
+    """Remove the folder before this process executes another program, which makes its own."""
+    if socket_settings.cache_info().currsize and (
+        folder := socket_settings().get(SOCKET_FOLDER_SETTING)
+    ):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def settings_elsewhere(environment: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """What the user has set for every program: spark-defaults.conf and PYSPARK_SUBMIT_ARGS."""
+    """The user's settings for every program: spark-defaults.conf and PYSPARK_SUBMIT_ARGS."""
     folder = Path(environment.get("SPARK_CONF_DIR") or spark_home / "conf")
     file = folder / "spark-defaults.conf"
     found = properties.load(file) if file.is_file() else {}
@@ -89,10 +140,10 @@ def _submitted(arguments: str) -> dict[str, str]:
 
 
 def set_python(environment: MutableMapping[str, str], settings: Mapping[str, str]) -> None:
-    """Make workers run this Python: otherwise they take another one of the PATH, without our packages.
+    """Make workers run this Python: otherwise they run the first on the PATH, which may lack our packages.
 
-    With an environment that is shipped to the executors, its Python is the user's to name. Only spark-submit looks at
-    the setting spark.pyspark.python; whoever starts Spark from Python has to use the variable.
+    With an environment that is shipped to the executors, the user names its Python. Only spark-submit reads the setting
+    spark.pyspark.python; a session that is started from Python needs the variable.
     """
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if "spark.pyspark.python" in settings:
@@ -110,9 +161,9 @@ def start_session(
     checkpoint: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session for streams; the one that is active if there is one.
+    """A session for streams; the active one if there is one.
 
-    `master` and `settings` win over spark-defaults.conf and what spark-submit was told, and those over our defaults.
+    `master` and `settings` win over spark-defaults.conf and the arguments of spark-submit, and those over our defaults.
     """
     require_spark()
     from pyspark import SparkContext
@@ -127,7 +178,7 @@ def start_session(
     known = _known_to_spark() | given
     chosen = defaults(name, known.get("spark.master", DEFAULT_MASTER), checkpoint) | known
     set_python(os.environ, chosen)
-    if is_on_this_machine(chosen["spark.master"]) and SWITCH not in chosen:
+    if is_on_this_machine(chosen["spark.master"]) and SOCKETS_SETTING not in chosen:
         chosen = socket_settings() | chosen
     require_java()
     builder = SparkSession.builder
@@ -142,7 +193,7 @@ def start_session(
 
 
 def master_with(settings: Mapping[str, str]) -> str:
-    """Where `start_session` would run Spark with these settings."""
+    """The master that `start_session` would use with these settings."""
     from pyspark import SparkContext
 
     if "spark.master" in settings:
@@ -153,7 +204,7 @@ def master_with(settings: Mapping[str, str]) -> str:
 
 
 def refuse_connect(settings: Mapping[str, str]) -> None:
-    """Fail where Spark would make a session of Spark Connect: there the driver is another process, without our code."""
+    """Refuse Spark Connect, where the driver is another process, without our code."""
     from pyspark import SparkContext
     from pyspark.util import default_api_mode, is_remote_only
 
@@ -175,7 +226,7 @@ def refuse_connect(settings: Mapping[str, str]) -> None:
 
 
 def refuse_connect_session(spark: SparkSession) -> None:
-    """Fail for a session of Spark Connect."""
+    """Refuse a session of Spark Connect."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise _needs_own_driver("the session that was given")
 
@@ -188,30 +239,30 @@ def _needs_own_driver(sign: str) -> ConfigError:
 
 
 def require_java() -> None:
-    """Fail with advice if Spark needs a Java and there is none."""
+    """Raise JavaMissingError, with advice, if Spark needs a Java and there is none."""
     if not _java_runs():
         find_java().set_in(os.environ)
 
 
 def _active(session: SparkSession, given: Mapping[str, str]) -> SparkSession:
-    """The session that runs, with what can still be set."""
+    """The active session, with those settings that can still be changed."""
     for name, value in given.items():
         found = session.conf.get(name, None)
         if found == value:
             continue
         if not session.conf.isModifiable(name):
             raise ConfigError(
-                f"Spark runs already, with {name}={found}, so it cannot be {value}: stop that session first, or leave "
-                "it out"
+                f"Spark is running already, with {name}={found}, so it cannot be {value}: stop that session first, or "
+                "leave it out"
             )
         session.conf.set(name, value)
     return session
 
 
 def _write_no_checksums(session: SparkSession) -> None:
-    """Local files without a second one for the checksum: with it, a small micro-batch takes twice as long.
+    """Write local files without checksum files, which double the time of a small micro-batch.
 
-    Not by another class for local files, which has none: S3A and others insist on Hadoop's own.
+    Not by setting another class for local files that writes none: S3A and others require Hadoop's own.
     """
     gateway, context = session.sparkContext._gateway, session.sparkContext._jsc
     assert gateway is not None
@@ -220,7 +271,7 @@ def _write_no_checksums(session: SparkSession) -> None:
 
 
 def _java_runs() -> bool:
-    """Whether Spark's Java is running already: it has been used before, or spark-submit started us."""
+    """Whether Spark's Java is running: this process started it before, or spark-submit started this process."""
     from pyspark import SparkContext
 
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ

@@ -1,4 +1,4 @@
-"""What the options of the sink say, and what its columns have to be."""
+"""The settings of a sink, read from its options, and the columns that it accepts."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ottla.config.admin import AdminConfig
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigError
 from ottla.records.compression import Codec
-from ottla.spark.options import Use, admin_options, kafka_options, values
+from ottla.spark.given_options import kafka_options, options_for, values
+from ottla.spark.options import Use
 from ottla.spark.sink.checkpoint_files import read_storage_options
 
 EXACTLY_ONCE: Final = "exactly-once"
 AT_LEAST_ONCE: Final = "at-least-once"
-MOST_BATCH_BYTES: Final = 1024 * 1024
-# As Spark writes it, which lowers the names of options on their way to us.
+MAX_BATCH_BYTES: Final = 1024 * 1024
+# Spark lowers the names of options before they get here.
 _ASYNC_PROGRESS: Final = "asyncProgressTracking"
 
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """Everything that tasks and the driver have to know; it travels to the tasks."""
+    """The settings of one query's sink; pickled for the tasks."""
 
-    # Both may have passwords in them.
+    # These may contain passwords.
     kafka: Mapping[str, str] = field(repr=False)
     topic: str | None
     delivery: str
@@ -48,26 +50,26 @@ class SinkSettings:
     commits_source_offsets: bool = True
     fails_on_unknown: bool = True
     pinned_topics: tuple[str, ...] = ()
-    """Topics that rows may name, besides."""
+    """Further topics that rows may name, for which all tasks use the same partition counts."""
 
     @property
     def admin(self) -> dict[str, str]:
         """The options of an admin client."""
-        return admin_options(self.kafka)
+        return options_for(AdminConfig, self.kafka)
 
     @property
     def config(self) -> ProducerConfig:
-        """The options of the producer, read."""
+        """The parsed options of the producer."""
         return ProducerConfig.read(dict(self.kafka))
 
     @property
     def codec(self) -> Codec:
-        """How tasks compress."""
+        """The codec with which tasks compress."""
         return Codec[self.config.compression_type.upper()]
 
     @property
     def level(self) -> int | None:
-        """How hard tasks compress; None as the codec likes."""
+        """The compression level; None for the codec's default."""
         config = self.config
         levels = {
             Codec.GZIP: config.compression_gzip_level,
@@ -78,9 +80,9 @@ class SinkSettings:
 
     @property
     def batch_size_bytes(self) -> int:
-        """How large a record batch of a task may be: as batch.size says, or large, since none waits to be filled."""
+        """The maximum size of a task's record batches: batch.size if given, otherwise large: tasks do not linger."""
         config = self.config
-        most = config.batch_size if "batch.size" in self.kafka else MOST_BATCH_BYTES
+        most = config.batch_size if "batch.size" in self.kafka else MAX_BATCH_BYTES
         return max(1, min(most, config.max_request_size))
 
 
@@ -136,7 +138,7 @@ def read_batch_settings(
     settings = SinkSettings(
         kafka_options(given, Use.BATCH_WRITE),
         found["topic"],
-        # A batch may be larger than the driver's memory, through which an exactly-once one goes.
+        # A batch may be larger than the driver's memory, which has to hold it for exactly-once.
         found["delivery"] or AT_LEAST_ONCE,
         pinned_topics=found["pinnedTopics"] or (),
     )
@@ -150,14 +152,14 @@ def _refuse_async_progress(given: Mapping[str, str]) -> None:
         key = name.lower()
         if key.startswith(_ASYNC_PROGRESS.lower()) and value.strip().lower() != "false":
             raise ConfigError(
-                f"{_ASYNC_PROGRESS}… is refused: with it Spark starts a micro-batch before the one before is noted as "
-                "done, and would repeat several after a failure; remove it"
+                f"{_ASYNC_PROGRESS}… is refused: with it Spark starts a micro-batch before it has recorded the "
+                "previous one as done, and would repeat several after a failure; remove it"
             )
 
 
 def _check_acks(settings: SinkSettings) -> None:
     if settings.delivery == EXACTLY_ONCE:
-        # Conflicts of options show now, and not in the first commit.
+        # Conflicting options are refused now, not by the first commit.
         ProducerConfig.read({**settings.kafka, "transactional.id": "check"})
 
 
@@ -198,7 +200,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         raise ConfigError("the sink needs the option topic, or a column 'topic'")
     if unknown := [name for name in names if name not in _COLUMNS]:
         raise ConfigError(
-            f"the sink has no use for the columns {unknown}: drop them; it writes {', '.join(_COLUMNS)}"
+            f"the sink does not write the columns {unknown}: drop them; it writes {', '.join(_COLUMNS)}"
         )
     for name in names:
         fits, wanted = _COLUMNS[name]

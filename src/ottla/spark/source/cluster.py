@@ -1,4 +1,4 @@
-"""What the source asks of a cluster, on the driver."""
+"""The source's requests to its cluster, on the driver."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class SourceCluster:
-    """Finds partitions and their offsets; connects when it is first asked."""
+    """Finds partitions and their offsets; connects with the first request."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -51,13 +51,13 @@ class SourceCluster:
 
     @property
     def admin(self) -> Admin:
-        """The client."""
+        """The admin client."""
         if self._admin is None:
             self._admin = Admin(dict(self._options.admin))
         return self._admin
 
     def close(self) -> None:
-        """Give up the connections; the next question makes others."""
+        """Close the connections; the next request opens new ones."""
         if self._admin is not None:
             self._admin.close()
             self._admin = None
@@ -65,8 +65,8 @@ class SourceCluster:
     # Partitions
 
     def found(self) -> FoundPartitions:
-        """What there is of the subscription now; topics that do not exist are left out."""
-        topics = self._asked(lambda: existing(self.admin, self._topics()))
+        """The partitions of the subscription that exist now."""
+        topics = self._request(lambda: existing(self.admin, self._topics()))
         wanted = self._options.subscription.partitions
         partitions = [
             TopicPartition(name, info.partition)
@@ -83,20 +83,20 @@ class SourceCluster:
         return FoundPartitions(tuple(sorted(partitions)), ids, self._id())
 
     def found_at_first(self) -> FoundPartitions:
-        """As `found`, for a query that begins: what it names has to exist."""
+        """As `found`, for a new query: the topics and partitions that it names have to exist."""
         looks = 1
         while missing := self._missing(found := self.found()):
             if looks == LOOKUP_ATTEMPTS:
                 names = ", ".join(map(str, missing))
                 raise ConfigError(
-                    f"The cluster has no topic {names}: create it, or read something else"
+                    f"The cluster has no topic {names}: create it, or read another one"
                 )
             looks += 1
             time.sleep(LOOKUP_PAUSE_SECONDS)
         return found
 
     def _missing(self, found: FoundPartitions) -> list[object]:
-        """What the subscription names, and the cluster does not have."""
+        """Topics and partitions that the subscription names and the cluster does not have."""
         subscription = self._options.subscription
         there = {each.topic for each in found.partitions}
         missing: list[object] = [each for each in subscription.topics if each not in there]
@@ -111,16 +111,16 @@ class SourceCluster:
 
     def _id(self) -> str | None:
         if self._cluster_id is None:
-            self._cluster_id = self._asked(lambda: self.admin.describe_cluster().cluster_id)
+            self._cluster_id = self._request(lambda: self.admin.describe_cluster().cluster_id)
         return self._cluster_id
 
     # Offsets
 
     def offsets(self, wanted: Lookups) -> dict[TopicPartition, int | None]:
-        """The first, the last or another offset of partitions; None where no record is that young."""
+        """The first or the last offset of partitions, or the one at a time; None where no record is that young."""
         if not wanted:
             return {}
-        found = self._asked(
+        found = self._request(
             lambda: self.admin.list_offsets(
                 dict[tuple[str, int], OffsetSpec | int](wanted.items()),
                 isolation_level=self._isolation,
@@ -137,7 +137,7 @@ class SourceCluster:
         return {each: 0 if offset is None else offset for each, offset in found.items()}
 
     def starts(self, limit: Limit, found: FoundPartitions) -> dict[TopicPartition, int]:
-        """Where a query begins."""
+        """Where a query starts."""
         check_partitions("starting", limit, found.partitions)
         at = resolve(limit, found.partitions, self.offsets(lookups(limit, found.partitions)))
         if not self._options.latest_without_match:
@@ -161,8 +161,8 @@ class SourceCluster:
     def committed(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int | None]:
-        """What a group has committed, when no transaction that commits more is open."""
-        found = self._asked(
+        """The committed offsets of a group; waits for open transactions that commit more."""
+        found = self._request(
             lambda: self.admin.list_consumer_group_offsets(
                 {group: partitions}, require_stable=True
             )[group]
@@ -170,43 +170,47 @@ class SourceCluster:
         return {each: None if at is None else at.offset for each, at in found.items()}
 
     def fence(self, pipeline: str) -> None:
-        """Stop whoever ran the pipeline before: nothing of his is committed from now on."""
+        """Fence former instances of the pipeline: they cannot commit any more."""
         group = marker_group(pipeline)
-        self._asked(lambda: self.admin.fence_producers([transactional_id(pipeline)]))
-        markers = self._asked(lambda: self.admin.list_consumer_group_offsets([group])[group])
-        for kept in markers.values():
-            if kept is not None:
-                marker = Marker.from_offset(kept, group)
-                self._asked(partial(fence_bare_name, self.admin, pipeline, marker))
+        self._request(lambda: self.admin.fence_producers([transactional_id(pipeline)]))
+        markers = self._request(lambda: self.admin.list_consumer_group_offsets([group])[group])
+        for stored in markers.values():
+            if stored is not None:
+                marker = Marker.from_offset(stored, group)
+                self._request(partial(fence_bare_name, self.admin, pipeline, marker))
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Tell the lag, and whether that succeeded: a failure loses no record."""
+        """Commit offsets for lag tools; whether that succeeded. A failure loses no record."""
         try:
             self.admin.alter_consumer_group_offsets(group, dict(offsets))
         except KafkaError as error:
-            log.warning("offsets for the lag of group %s were not committed: %s", group, error)
+            log.warning(
+                "the offsets of group %s, for tools that show lag, were not committed: %s",
+                group,
+                error,
+            )
             return False
         return True
 
-    def _asked(self, question: Callable[[], T]) -> T:
-        """The answer, asked for as often as the options say."""
+    def _request(self, request: Callable[[], T]) -> T:
+        """The response, after as many attempts as the options allow."""
         attempt = 1
         while True:
             try:
-                answer = retriable_as_a_whole(question)
+                response = retriable_as_a_whole(request)
                 self._was_reached = True
-                return answer
+                return response
             except RetriableError as error:
                 if attempt >= self._attempts_after(error):
                     raise
-                log.warning("attempt %d to ask the cluster failed: %s", attempt, error)
+                log.warning("attempt %d of a request to the cluster failed: %s", attempt, error)
             attempt += 1
             self.pause()
 
     def _attempts_after(self, error: RetriableError) -> int:
         if not isinstance(error, TimedOutError):
             return self._options.lookup_attempts
-        # The client has tried for the whole of its timeout. Where nobody ever answered, the address may be wrong.
+        # The client has tried for its whole timeout. If no broker has ever answered, the address may be wrong.
         return self._options.timeout_attempts if self._was_reached else 1
 
     def pause(self) -> None:

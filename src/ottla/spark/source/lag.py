@@ -1,4 +1,4 @@
-"""How far streaming queries are behind their topics, from what Spark reports about their progress."""
+"""The lag of streaming queries, from Spark's progress reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.spark.source.stream_offsets import OffsetFormatError, SourceOffset, l
 
 
 class QueryLag(NamedTuple):
-    """How many offsets of each partition a query had not read when a micro-batch ended."""
+    """The lag of a query when a micro-batch ended: the number of unread offsets of each partition."""
 
     query_id: str
     name: str | None
@@ -28,12 +28,12 @@ class QueryLag(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Of all partitions together."""
+        """The sum of all partitions."""
         return sum(self.partitions.values())
 
 
 class LagListener(StreamingQueryListener):
-    """Calls a function with the lag of each query after each of its micro-batches, and knows the newest of each.
+    """Calls a function with the lag of each query after each of its micro-batches, and keeps the newest of each.
 
         listener = LagListener(lambda lag: print(lag.name, lag.total))
         spark.streams.addListener(listener)
@@ -47,7 +47,7 @@ class LagListener(StreamingQueryListener):
         self._newest: dict[str, QueryLag] = {}
 
     def lags(self) -> list[QueryLag]:
-        """The newest lag of each query that runs."""
+        """The newest lag of each running query."""
         with self._lock:
             return list(self._newest.values())
 
@@ -74,7 +74,7 @@ class LagListener(StreamingQueryListener):
 
 
 def lag_of_sources(sources: Sequence[tuple[Any, Any]]) -> dict[TopicPartition, int]:
-    """The lag by partition, of the pairs of end and latest offset; other sources have none that we can read."""
+    """The lag by partition, from the end and latest offsets of the sources; sources that are not ottla are left out."""
     found: dict[TopicPartition, int] = {}
     for end, latest in sources:
         try:
@@ -82,6 +82,6 @@ def lag_of_sources(sources: Sequence[tuple[Any, Any]]) -> dict[TopicPartition, i
         except OffsetFormatError:
             continue
         for partition, count in lag(*both).items():
-            # Where two sources of a query read a partition, the one that is behind counts.
+            # If two sources of a query read a partition, the one that is behind counts.
             found[partition] = max(count, found.get(partition, 0))
     return found

@@ -1,4 +1,4 @@
-"""Where reading begins and ends: what options may say, and what offsets that means."""
+"""Where reading starts and ends: what the options may say, and which offsets that means."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final, TypeAlias
 
 from ottla.errors import ConfigError, OttlaError
 from ottla.model import TopicPartition
-from ottla.spark.partition_maps import read_numbers
+from ottla.spark.source.partition_maps import read_numbers
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 
 Lookups: TypeAlias = dict[TopicPartition, int]
-"""What to ask brokers for: LATEST, EARLIEST, or a time in milliseconds."""
+"""What to look up: LATEST, EARLIEST, or a time in milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ Limit: TypeAlias = Everywhere | AtOffsets | AtTimes
 
 
 class NoRecordAtTimeError(OttlaError):
-    """Nothing in a partition is as young as the time at which reading was to begin."""
+    """No record of a partition is as young as the starting timestamp."""
 
 
 def read_limit(side: str, options: Mapping[str, object], default: int) -> Limit:
-    """What the three options of one side (`starting`, `ending`) say; a time counts before offsets."""
+    """The limit in the three options of one side (`starting`, `ending`); a time wins over offsets."""
     time = options.get(f"{side}Timestamp")
     times = options.get(f"{side}OffsetsByTimestamp")
     offsets = options.get(f"{side}Offsets")
@@ -64,7 +64,7 @@ def read_limit(side: str, options: Mapping[str, object], default: int) -> Limit:
 
 
 def check_batch(start: Limit, end: Limit) -> None:
-    """A batch query cannot begin at the end or end at the beginning."""
+    """Refuse a batch query that starts at the end or ends at the start."""
     for partition in _at(start, LATEST):
         raise ConfigError(
             f"startingOffsets of {partition} is latest, where a batch query finds nothing: use "
@@ -109,7 +109,7 @@ def _at(limit: Limit, lookup: int) -> list[str]:
 
 
 def check_partitions(side: str, limit: Limit, partitions: Collection[TopicPartition]) -> None:
-    """Offsets or times by partition of one side must be there for each that is read, and for no other."""
+    """Offsets or times by partition have to be given for each partition that is read, and for no other."""
     named = limit.offsets if isinstance(limit, AtOffsets) else getattr(limit, "times_ms", None)
     if named is None or named.keys() == set(partitions):
         return
@@ -128,7 +128,7 @@ def check_partitions(side: str, limit: Limit, partitions: Collection[TopicPartit
 
 
 def lookups(limit: Limit, partitions: Collection[TopicPartition]) -> Lookups:
-    """What brokers have to be asked before `resolve` can answer."""
+    """What has to be looked up before `resolve`."""
     match limit:
         case Everywhere(lookup):
             return dict.fromkeys(sorted(partitions), lookup)
@@ -143,7 +143,7 @@ def resolve(
     partitions: Collection[TopicPartition],
     found: Mapping[TopicPartition, int | None],
 ) -> dict[TopicPartition, int | None]:
-    """The offset of each partition; None where no record is as young as the time that was given."""
+    """The offset of each partition; None where no record is as young as the given time."""
     known = limit.offsets if isinstance(limit, AtOffsets) else {}
     return {
         each: known[each] if known.get(each, EARLIEST) >= 0 else found[each]
@@ -152,12 +152,12 @@ def resolve(
 
 
 def check_found(offsets: Mapping[TopicPartition, int | None]) -> None:
-    """Fail for partitions of which no record is as young as it should be."""
+    """Refuse partitions without a record that is as young as the starting timestamp."""
     missing = [each for each in sorted(offsets) if offsets[each] is None]
     if missing:
         raise NoRecordAtTimeError(
             f"No record of {_names(missing)} is as young as the starting timestamp: set "
-            "startingOffsetsByTimestampStrategy=latest to begin behind the last record there"
+            "startingOffsetsByTimestampStrategy=latest to start after the last record there"
         )
 
 

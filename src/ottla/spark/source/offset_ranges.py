@@ -1,4 +1,4 @@
-"""Ranges of offsets, and which of them a task reads: large ones are split, small ones go together."""
+"""Ranges of offsets, and how tasks share them: large ones are split, small ones joined."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.model import TopicPartition
 
 
 class OffsetRange(NamedTuple):
-    """What one task reads of a partition."""
+    """The offsets that one task reads of a partition."""
 
     partition: TopicPartition
     start_offset: int
@@ -20,12 +20,12 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets there are; records may be fewer."""
+        """The number of offsets; there may be fewer records."""
         return self.end_offset - self.start_offset
 
 
 class TaskSizes(NamedTuple):
-    """What is wanted of tasks, in the order in which it gives way: the last is always kept."""
+    """The options for the sizes of tasks. If they conflict, the later one wins."""
 
     min_partitions: int | None = None
     min_records: int | None = None
@@ -33,7 +33,7 @@ class TaskSizes(NamedTuple):
 
 
 def tasks(ranges: Iterable[OffsetRange], sizes: TaskSizes) -> list[tuple[OffsetRange, ...]]:
-    """What each task reads; of a partition it has one range at most."""
+    """The ranges of each task, at most one of a partition."""
     parts = split(ranges, sizes)
     if sizes.min_records is None:
         return [(each,) for each in parts]

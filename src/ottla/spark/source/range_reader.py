@@ -1,4 +1,4 @@
-"""Reading ranges of offsets in a task, as Arrow columns."""
+"""Reads ranges of offsets in a task, as Arrow columns."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ottla.spark.source.stream_offsets import DataLossError
 
 log = logging.getLogger("ottla.spark")
 
-# How long one poll may take; what counts is how long there is no progress.
+# The timeout of one poll. pollTimeoutMs limits the time without progress.
 _POLL_SECONDS: Final = 1.0
-# A task uses one at a time, and a worker runs one task after the other.
+# A worker process runs one task after the other, each with one consumer.
 _MOST_IDLE: Final = 4
-# How long a consumer stays assigned what a task has read, and how many partitions.
+# How long a consumer keeps the partitions of earlier tasks assigned, and how many.
 _STAY_SECONDS: Final = 60.0
 _MOST_ASSIGNED: Final = 200
 
@@ -43,19 +43,19 @@ OTHER_SOURCE_HINT: Final = (
 _Key = tuple[tuple[str, str], ...]
 
 
-class _Kept(NamedTuple):
-    """A consumer for tasks with the same options, and where it reads on in the partitions that it is assigned."""
+class _SharedConsumer(NamedTuple):
+    """A consumer that tasks with the same options share one after the other, and its positions."""
 
     key: _Key
     consumer: Consumer
     positions: dict[TopicPartition, int]
     used_at: dict[TopicPartition, float]
     topic_ids: dict[str, str]
-    """Whose records it may have fetched ahead: a topic that was made again has others at the same offsets."""
+    """Of the topics it may have prefetched: a topic that was created again has other records at the same offsets."""
 
 
-_idle: list[_Kept] = []
-"""Consumers of this process that no task uses; they save connections, and nothing depends on them."""
+_idle: list[_SharedConsumer] = []
+"""Consumers of this process that no task uses; they only save connections. They live as long as the process."""
 
 
 def read_ranges(
@@ -65,19 +65,19 @@ def read_ranges(
     schema: Any,
 ) -> Iterator[Any]:
     """The records of ranges of different partitions as `pyarrow.RecordBatch`es, those of a partition in their order."""
-    kept = _taken(options.consumer, topic_ids)
+    kept = _take_consumer(options.consumer, topic_ids)
     try:
         yield from _RangesReader(kept, wanted, options).batches(schema)
     except GeneratorExit:
-        _keep(kept)
+        _return_consumer(kept)
         raise
     except BaseException:
         kept.consumer.close()
         raise
-    _keep(kept)
+    _return_consumer(kept)
 
 
-def _taken(options: Mapping[str, str], topic_ids: Mapping[str, str]) -> _Kept:
+def _take_consumer(options: Mapping[str, str], topic_ids: Mapping[str, str]) -> _SharedConsumer:
     key = tuple(sorted(options.items()))
     for kept in [each for each in _idle if each.key == key]:
         _idle.remove(kept)
@@ -85,25 +85,27 @@ def _taken(options: Mapping[str, str], topic_ids: Mapping[str, str]) -> _Kept:
             kept.topic_ids.update(topic_ids)
             return kept
         kept.consumer.close()
-    return _Kept(key, Consumer(dict(options)), {}, {}, dict(topic_ids))
+    return _SharedConsumer(key, Consumer(dict(options)), {}, {}, dict(topic_ids))
 
 
-def _keep(kept: _Kept) -> None:
+def _return_consumer(kept: _SharedConsumer) -> None:
     _idle.append(kept)
     while len(_idle) > _MOST_IDLE:
         _idle.pop(0).consumer.close()
 
 
 def close_idle() -> None:
-    """Close what is kept for the next task."""
+    """Close the idle consumers."""
     while _idle:
         _idle.pop().consumer.close()
 
 
 class _RangesReader:
-    """Moves a consumer through ranges, all at the same time."""
+    """Reads several ranges at the same time with one consumer."""
 
-    def __init__(self, kept: _Kept, wanted: Sequence[OffsetRange], options: SourceOptions) -> None:
+    def __init__(
+        self, kept: _SharedConsumer, wanted: Sequence[OffsetRange], options: SourceOptions
+    ) -> None:
         self._consumer, self._positions = kept.consumer, kept.positions
         self._used_at = kept.used_at
         self._starts = {each.partition: each.start_offset for each in wanted}
@@ -113,12 +115,12 @@ class _RangesReader:
 
     def batches(self, schema: Any) -> Iterator[Any]:
         self._go_to_starts()
-        # In others that it is assigned the consumer stays where it is.
+        # In the other assigned partitions the consumer stays at its position.
         for partition, position in self._positions.items():
             self._ends.setdefault(partition, position)
         waited_seconds = 0.0
         while self._unfinished():
-            # How long others take to work on records says nothing about those that come.
+            # Only the time in poll counts, not what the caller does with the records.
             began = time.monotonic()
             try:
                 records = self._consumer.poll_arrow(
@@ -139,9 +141,10 @@ class _RangesReader:
             yield from records.batches
 
     def _go_to_starts(self) -> None:
-        """What the consumer has fetched ahead is used where it goes on.
+        """Seek only where the position differs, so that prefetched records are used.
 
-        It stays assigned what former tasks read: to come back to a topic that it has left, it has to ask who leads it.
+        Partitions of former tasks stay assigned: to come back to a topic, the consumer would have to look up its
+        leaders.
         """
         now = time.monotonic()
         self._used_at.update(dict.fromkeys(self._starts, now))
@@ -167,13 +170,13 @@ class _RangesReader:
         return [each for each in self._starts if self._positions[each] < self._ends[each]]
 
     def _give_up(self, partition: TopicPartition) -> None:
-        """Nothing more comes of it."""
+        """Read no more of a partition."""
         self._ends[partition] = self._positions[partition]
 
     def _skip(self, partition: TopicPartition, error: OffsetOutOfRangeError) -> None:
-        """Go on where there are records again, if the query may lose some."""
+        """Continue at the next existing record, if the query may lose some."""
         if partition not in self._starts:
-            # Its log was truncated, which is the business of the task that reads it next.
+            # Its log was truncated. The task that reads it next reports that.
             self._assign([each for each in self._used_at if each != partition])
             return
         first = self._consumer.beginning_offsets([partition])[partition]
@@ -185,11 +188,11 @@ class _RangesReader:
         if last <= position:
             self._give_up(partition)
         else:
-            # A log that was truncated and has grown again has other records at the same offsets.
+            # A log that was truncated and has grown since has other records at the same offsets.
             self._seek(partition, min(max(first, position), self._ends[partition]))
 
     def _stalled(self) -> None:
-        """Nothing came for kafkaConsumer.pollTimeoutMs: say why, for each partition that has something to come."""
+        """No record came for kafkaConsumer.pollTimeoutMs: report why, for each unfinished partition."""
         left = self._unfinished()
         with Admin(dict(self._options.admin)) as admin:
             gone = missing_topics(admin, [each.topic for each in left])
@@ -214,12 +217,12 @@ class _RangesReader:
 
 
 def report_loss(options: SourceOptions, what: str, error: Exception | None = None) -> None:
-    """Fail, or go on with a warning, as failOnDataLoss says."""
+    """Fail, or log a warning, depending on failOnDataLoss."""
     _report(options, what, LOSS_HINT, error)
 
 
 def report_gap(options: SourceOptions, what: str) -> None:
-    """As `report_loss`, for an end that the user gave."""
+    """As `report_loss`, for an end that the user has given."""
     _report(options, what, GAP_HINT, None)
 
 

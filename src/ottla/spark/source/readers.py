@@ -1,4 +1,4 @@
-"""The source: batch and streaming readers."""
+"""The readers of the source: batch and streaming."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ from ottla.spark.source.stream_offsets import (
 
 log = logging.getLogger("ottla.spark")
 
-# New partitions and topics are found this late at most.
+# New partitions and topics are found within this time.
 DISCOVERY_SECONDS: Final = 1.0
-# Between two attempts to commit the same offsets for the lag.
-PAUSE_SECONDS: Final = 10.0
+# Between two attempts to commit the same offsets for lag tools.
+COMMIT_RETRY_SECONDS: Final = 10.0
 
 _HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _COLUMNS: Final = StructType(
@@ -99,23 +99,22 @@ def source_schema(given: Mapping[str, str]) -> StructType:
 def _check_schema(given: Mapping[str, str], schema: StructType) -> None:
     if schema != source_schema(given):
         raise ConfigError(
-            "The source has columns of its own, a schema cannot be given: remove schema(…), and use "
-            "functions of DataFrames"
+            "The source has fixed columns: remove schema(…), and use DataFrame functions"
         )
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     def __init__(self, wanted: Sequence[OffsetRange], topic_ids: Mapping[str, str]) -> None:
-        # Plain tuples: Spark sends them to the task, and a micro-batch may have many.
+        # Plain tuples are small: Spark pickles them for each task.
         ranges = tuple((*each.partition, *each[1:]) for each in wanted)
         topics = dict.fromkeys(each.partition.topic for each in wanted)
         super().__init__((ranges, {name: topic_ids[name] for name in topics if name in topic_ids}))
 
     @property
     def wanted(self) -> list[OffsetRange]:
-        """Ranges of offsets, each of another partition."""
+        """Ranges of offsets, at most one of each partition."""
         return [
             OffsetRange(TopicPartition(topic, number), start_offset, end_offset)
             for topic, number, start_offset, end_offset in self.value[0]
@@ -123,7 +122,7 @@ class RangePartition(InputPartition):
 
     @property
     def topic_ids(self) -> dict[str, str]:
-        """Which topics are meant, where brokers have ids."""
+        """The ids of the planned topics, where brokers have ids."""
         found: dict[str, str] = self.value[1]
         return found
 
@@ -135,7 +134,7 @@ def _planned(
 
 
 def _read(partition: InputPartition, options: SourceOptions) -> Iterator[Any]:
-    # Where there is nothing to read, Spark makes one partition of its own.
+    # Without partitions to read, Spark makes one of its own.
     if isinstance(partition, RangePartition):
         schema = SCHEMA if options.include_headers else SCHEMA_WITHOUT_HEADERS
         yield from read_ranges(partition.wanted, partition.topic_ids, options, schema)
@@ -143,14 +142,14 @@ def _read(partition: InputPartition, options: SourceOptions) -> Iterator[Any]:
 
 
 class BatchReader(DataSourceReader):
-    """Reads what is between two positions, once."""
+    """Reads the offsets between two positions, once."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         _check_schema(given, schema)
         self._options = read_batch_options(given)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks; where they begin and end is decided here."""
+        """The tasks; their offsets are decided here."""
         cluster = SourceCluster(self._options)
         try:
             found = cluster.found_at_first()
@@ -162,7 +161,7 @@ class BatchReader(DataSourceReader):
         options = self._options
         starts = cluster.starts(options.start, found)
         stops = cluster.stops(options.end, found)
-        # What an option says may be gone already, or not be there yet.
+        # Offsets that the options name may be deleted already, or not be written yet.
         named_starts = options.start.offsets if isinstance(options.start, AtOffsets) else {}
         named_stops = options.end.offsets if isinstance(options.end, AtOffsets) else {}
         first = cluster.ends(named_starts, EARLIEST)
@@ -183,9 +182,9 @@ class BatchReader(DataSourceReader):
 
 
 class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Of a query whose options are wrong: says so when it is asked.
+    """The reader of a query with wrong options: raises the error when Spark calls it.
 
-    Spark asks a reader to stop even if there is none, and what it tells of an error before that is the consequence.
+    If `streamReader` itself raised, Spark would call `stop` on a reader that does not exist and report that failure.
     """
 
     def __init__(self, error: ConfigError) -> None:
@@ -213,7 +212,7 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on from position to position; Spark keeps the positions in its checkpoint."""
+    """Reads a stream from position to position; Spark keeps the positions in its checkpoint."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         _check_schema(given, schema)
@@ -226,7 +225,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: SourceOffset | None = None
         self._ends_when_done = False
         self._target: SourceOffset | None = None
-        self._told: tuple[str, ...] = ()
+        self._reported_losses: tuple[str, ...] = ()
         self._former: list[TopicPartition] = []
         self._tried_for_lag: Mapping[TopicPartition, int] | None = None
         self._try_again_at = 0.0
@@ -239,28 +238,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
         return Renewal(options.pipeline, options.renewal, lambda: self._cluster.admin)
 
-    # Where it begins
+    # Where to start
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query begins that has no checkpoint."""
-        # Spark asks when it plans the first micro-batch and again when it runs it: it is one begin.
+        """Where a query without a checkpoint starts."""
+        # Spark calls this when it plans the first micro-batch and again when it runs it; both have to agree.
         if self._begin is None:
-            self._begin = self._looked_up_begin()
+            self._begin = self._find_begin()
         return self._begin.to_json()
 
-    def _looked_up_begin(self) -> SourceOffset:
+    def _find_begin(self) -> SourceOffset:
         found = self._cluster.found_at_first()
-        offsets = self._continued(found) or self._cluster.starts(self._options.start, found)
+        offsets = self._committed_begin(found) or self._cluster.starts(self._options.start, found)
         return SourceOffset(
             offsets, found.topic_ids, found.cluster, self._options.pipeline, begin=offsets
         )
 
-    def _continued(self, found: FoundPartitions) -> dict[TopicPartition, int] | None:
-        """Where the pipeline was when its checkpoint was lost; None if it has not run before."""
+    def _committed_begin(self, found: FoundPartitions) -> dict[TopicPartition, int] | None:
+        """The committed offsets of a pipeline that lost its checkpoint; None if it has not run before."""
         pipeline = self._options.pipeline
         if pipeline is None or not found.partitions:
             return None
-        # A driver that is dead to Spark may still commit. Fence first, then look.
+        # A process of the former driver may still commit. Fence first, then read the offsets.
         self._cluster.fence(pipeline)
         committed = self._cluster.committed(pipeline, found.partitions)
         missing = [each for each, offset in committed.items() if offset is None]
@@ -268,15 +267,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
         offsets = continued(committed, self._cluster.ends(missing, EARLIEST))
         log.warning(
-            "pipeline %s has no checkpoint, and goes on from the offsets that it committed",
+            "pipeline %s has no checkpoint, and continues at its committed offsets",
             pipeline,
         )
         return offsets
 
-    # How far it may read
+    # How far to read
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What the options say; Spark passes it on to `latestOffset` unless the trigger wants everything."""
+        """The limit of the options; Spark passes it to `latestOffset` unless the trigger reads everything."""
         if self._options.max_offsets is not None:
             return ReadMaxRows(self._options.max_offsets)
         if self._options.min_offsets is not None:
@@ -284,15 +283,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is there at the first look is what the query reads; then it ends."""
+        """The query reads up to the end that the first `latestOffset` finds, and ends."""
         self._ends_when_done = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next micro-batch ends; the start again if there is nothing to read yet."""
+        """Where the next micro-batch ends; the start if there is nothing to read yet."""
         begin = SourceOffset.from_json(start)
-        # Spark asks for the next micro-batch when the one before is done, and calls `commit` only with the next one.
+        # The micro-batch up to `start` is done. Spark calls `commit` for it only when the next one is planned.
         if not begin.is_initial:
-            self._tell_group(begin)
+            self._commit_for_lag(begin)
         end = self._available(begin)
         if is_same(begin, end) or not self._is_due(offset_count(begin, end), limit):
             if self._renewal is not None:
@@ -306,11 +305,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.to_json()
 
     def _is_due(self, count: int, limit: ReadLimit) -> bool:
-        """Whether minOffsetsPerTrigger is reached; a query that ends takes what there is."""
+        """Whether minOffsetsPerTrigger is reached; a query that ends does not wait."""
         least = self._options.min_offsets
         if least is None or isinstance(limit, ReadAllAvailable) or self._ends_when_done:
             return True
-        # The first micro-batch waits for nothing, as with Spark's own source.
+        # The first micro-batch does not wait, as in Spark's own source.
         if self._batch_at is None:
             return True
         waited_ms = (time.monotonic() - self._batch_at) * 1000
@@ -320,12 +319,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is not None:
             return up_to(start, self._target)
         self._check_source(start)
-        end, losses = self._looked_up(start)
-        # What is gone stays so; to say it once is enough.
+        end, losses = self._find_end(start)
+        # A loss is reported once.
         for each in losses:
-            if each not in self._told:
+            if each not in self._reported_losses:
                 report_loss(self._options, each)
-        self._told = losses
+        self._reported_losses = losses
         end = replace(end, group=self._options.pipeline)
         self._latest = end
         if self._ends_when_done:
@@ -340,8 +339,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             report_other_source(self._options, former)
         self._former = former
 
-    def _looked_up(self, start: SourceOffset) -> Available:
-        """The end of everything; asked for again if a leader seems to be behind, or a topic is not there."""
+    def _find_end(self, start: SourceOffset) -> Available:
+        """The end of all partitions; looked up again if a leader seems to be behind, or a topic is missing."""
         attempt = 1
         while True:
             is_last = attempt >= self._options.lookup_attempts
@@ -366,22 +365,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._found
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The end of everything at the last look: what is between it and the end of a batch is the lag."""
+        """The end of all partitions at the last `latestOffset`; Spark reports it, and the lag follows from it."""
         return None if self._latest is None else self._latest.to_json()
 
-    # What is read
+    # What to read
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of one micro-batch."""
         begin, stop = SourceOffset.from_json(start), SourceOffset.from_json(end)
-        # The first one begins where its end says: the start is asked for anew if it is repeated.
+        # The end of the first micro-batch has its start: if it is repeated, `start` may be another.
         planned = source_range(None if stop.begin else begin, stop)
         self._registry.record(planned, self._options.pipeline)
         todo = ranges(begin, stop)
         return _planned(self._still_there(todo, stop), stop.topic_ids, self._options)
 
     def _still_there(self, todo: list[OffsetRange], stop: SourceOffset) -> list[OffsetRange]:
-        """What was planned for topics that have been made again since has other records now.
+        """Without topics that were deleted and created again since: they have other records at these offsets.
 
         A micro-batch that is repeated after a restart may have been planned long ago.
         """
@@ -389,7 +388,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for each in sorted({each.partition.topic for each in todo} & again):
             report_loss(
                 self._options,
-                f"topic {each} was deleted and made again after a micro-batch was planned",
+                f"topic {each} was deleted and created again after a micro-batch was planned",
             )
         return [each for each in todo if each.partition.topic not in again]
 
@@ -398,20 +397,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(partition, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A micro-batch was processed up to here; with commitOffsets the group is told."""
-        self._tell_group(SourceOffset.from_json(end))
+        """A micro-batch was processed up to here; with commitOffsets the group gets the offsets."""
+        self._commit_for_lag(SourceOffset.from_json(end))
 
-    def _tell_group(self, processed: SourceOffset) -> None:
-        """Commit how far micro-batches were processed: once, and after a refusal again, but not at once."""
+    def _commit_for_lag(self, processed: SourceOffset) -> None:
+        """Commit the processed offsets with commitOffsets: once, and after a failure again, after a pause."""
         group, now = self._options.commit_group, time.monotonic()
         if group is None:
             return
         if processed.offsets == self._tried_for_lag and now < self._try_again_at:
             return
         self._tried_for_lag = processed.offsets
-        is_told = self._cluster.commit(group, processed.offsets)
-        self._try_again_at = math.inf if is_told else now + PAUSE_SECONDS
+        is_committed = self._cluster.commit(group, processed.offsets)
+        self._try_again_at = math.inf if is_committed else now + COMMIT_RETRY_SECONDS
 
     def stop(self) -> None:
-        """The query has ended."""
+        """The query has ended: close the connections."""
         self._cluster.close()

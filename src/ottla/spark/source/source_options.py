@@ -1,4 +1,4 @@
-"""What the options of the source mean."""
+"""The settings of a source, read from its options."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.config.admin import AdminConfig
+from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
-from ottla.spark.options import (
-    KAFKA_PREFIX,
-    READS,
-    Use,
-    admin_options,
+from ottla.spark.given_options import (
     check_names,
+    is_known_to,
     kafka_options,
-    means_something,
-    producer_options,
+    options_for,
     values,
 )
-from ottla.spark.partition_maps import read_partitions
+from ottla.spark.options import KAFKA_PREFIX, READS, Use
 from ottla.spark.source.limits import (
     EARLIEST,
     LATEST,
@@ -31,11 +29,12 @@ from ottla.spark.source.limits import (
     read_limit,
 )
 from ottla.spark.source.offset_ranges import TaskSizes
+from ottla.spark.source.partition_maps import read_partitions
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """What is read: topics by name, those that match a pattern, or single partitions."""
+    """What to read: topics by name, topics that match a pattern, or single partitions."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -53,7 +52,7 @@ class Subscription:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Everything that one query says about its source."""
+    """The settings of one query's source."""
 
     subscription: Subscription
     start: Limit
@@ -63,7 +62,7 @@ class SourceOptions:
     poll_timeout_ms: int
     lookup_attempts: int
     timeout_attempts: int
-    """How often to ask for what a client did not get in the whole of its timeout."""
+    """How often to repeat a request that timed out."""
     lookup_pause_ms: int
     max_offsets: int | None
     min_offsets: int | None
@@ -72,8 +71,8 @@ class SourceOptions:
     include_headers: bool
     pipeline: str | None
     commit_group: str | None
-    """The group in which offsets are committed, for nobody but tools that show the lag."""
-    # They may have passwords in them.
+    """The group in which offsets are committed, only for tools that show lag."""
+    # These may contain passwords.
     consumer: Mapping[str, str] = field(repr=False)
     """The options of the consumers in tasks, by Kafka's names."""
     admin: Mapping[str, str] = field(repr=False)
@@ -82,12 +81,12 @@ class SourceOptions:
 
     @property
     def isolation_level(self) -> str:
-        """What is seen of transactions: without a word about it, what is committed."""
+        """read_committed by default."""
         return self.consumer["isolation.level"]
 
 
 def read_batch_options(given: Mapping[str, str]) -> SourceOptions:
-    """The options of a batch query; the default is everything that there is."""
+    """The settings of a batch query; by default it reads from the earliest to the latest offset."""
     found = values(given, Use.BATCH_READ)
     start = read_limit("starting", found, EARLIEST)
     end = read_limit("ending", found, LATEST)
@@ -96,7 +95,7 @@ def read_batch_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def read_stream_options(given: Mapping[str, str]) -> SourceOptions:
-    """The options of a streaming query; the default is what comes from now on."""
+    """The settings of a streaming query; by default it starts at the latest offset."""
     found = values(given, Use.STREAM_READ)
     least, most = found["minOffsetsPerTrigger"], found["maxOffsetsPerTrigger"]
     if least is not None and most is not None and least > most:
@@ -109,15 +108,15 @@ def read_stream_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def check_for_any_query(given: Mapping[str, str]) -> None:
-    """Refuse what neither a streaming nor a batch query takes: Spark does not say yet which one it will be."""
+    """Refuse options that neither a streaming nor a batch query takes: Spark has not said which one it will be."""
     check_names(given, *READS)
     refusals = []
     for use, read in {
         Use.STREAM_READ: read_stream_options,
         Use.BATCH_READ: read_batch_options,
     }.items():
-        # Whoever names an option of the one does not mean the other.
-        if all(means_something(name, use) for name in given):
+        # An option of only one of them excludes the other.
+        if all(is_known_to(name, use) for name in given):
             try:
                 read(given)
                 return
@@ -128,7 +127,7 @@ def check_for_any_query(given: Mapping[str, str]) -> None:
 
 
 def includes_headers(given: Mapping[str, str]) -> bool:
-    """Whether there is a column of headers; whether the query streams is not known yet."""
+    """Whether there is a column `headers`; for both kinds of queries."""
     mine = {name: value for name, value in given.items() if name.lower() == "includeheaders"}
     includes: bool = values(mine, Use.BATCH_READ)["includeHeaders"]
     return includes
@@ -142,10 +141,10 @@ def _options(
     pipeline = found.get("pipeline")
     consumer = {
         "isolation.level": "read_committed",
-        # A consumer that waits for its next task stalls nothing; while it reads, pollTimeoutMs watches it.
+        # Between two tasks a consumer is idle, which is no stall. While a task reads, pollTimeoutMs is its limit.
         "stall.timeout.ms": "0",
         **kafka,
-        # A task reads exactly what was planned, and nothing makes up for what is not there.
+        # A task reads exactly the planned offsets, or fails.
         "auto.offset.reset": "none",
         "enable.auto.commit": "false",
         "allow.auto.create.topics": "false",
@@ -159,7 +158,7 @@ def _options(
         fail_on_data_loss=found["failOnDataLoss"],
         poll_timeout_ms=found["kafkaConsumer.pollTimeoutMs"],
         lookup_attempts=found["fetchOffset.numRetries"],
-        # A stream outlasts an outage; whoever runs a batch query waits for its answer.
+        # A stream survives an outage; a batch query fails, because the user is waiting for its result.
         timeout_attempts=found["fetchOffset.numRetries"] if use is Use.STREAM_READ else 1,
         lookup_pause_ms=found["fetchOffset.retryIntervalMs"],
         max_offsets=found.get("maxOffsetsPerTrigger"),
@@ -170,8 +169,8 @@ def _options(
         pipeline=pipeline,
         commit_group=_commit_group(kafka, pipeline) if found.get("commitOffsets") else None,
         consumer=consumer,
-        admin=admin_options(kafka),
-        renewal=producer_options(kafka),
+        admin=options_for(AdminConfig, kafka),
+        renewal=options_for(ProducerConfig, kafka),
     )
 
 
@@ -223,8 +222,8 @@ def _commit_group(kafka: Mapping[str, str], pipeline: str | None) -> str:
 
 
 def _group_id(prefix: str, given: Mapping[str, str]) -> str:
-    """A name that queries with other options do not have, and that each process finds by itself."""
-    # Without the options of clients, among which are passwords.
+    """A name derived from the options, so that all processes of a query have the same and other queries another."""
+    # Without the options of Kafka's clients, which may contain passwords.
     own = [name for name in sorted(given) if not name.lower().startswith(KAFKA_PREFIX)]
     text = "\n".join(f"{name.lower()}={given[name]}" for name in own)
     return f"{prefix}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

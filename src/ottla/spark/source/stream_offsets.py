@@ -1,4 +1,4 @@
-"""How far a streaming query has read, and how far it may read next: decisions without IO."""
+"""The positions of a streaming query: how far it has read, and how far it may read next. No IO."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from ottla.errors import OttlaError
 from ottla.model import TopicPartition
-from ottla.spark.partition_maps import flat, nested
 from ottla.spark.source.offset_ranges import OffsetRange
+from ottla.spark.source.partition_maps import flat, nested
 
 VERSION: Final = 1
 
@@ -20,7 +20,7 @@ class OffsetFormatError(OttlaError):
 
 
 class DataLossError(OttlaError):
-    """Records that the query has not seen are gone."""
+    """Records were deleted before the query read them."""
 
 
 @dataclass(frozen=True)
@@ -29,26 +29,26 @@ class SourceOffset:
 
     offsets: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """By name; a topic that was deleted and made again has another id, and other records."""
+    """By name. A topic that was deleted and created again has another id, and other records."""
     cluster: str | None = None
     group: str | None = None
-    """The group of the pipeline, if it is one."""
+    """The source's option pipeline."""
     new: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Where partitions begin that the position before did not have, or had in a former topic."""
+    """The start of partitions that the previous position did not have, or had in a former topic of the name."""
     begin: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Where the first micro-batch of a query begins; others begin at the position before.
+    """The start of the first micro-batch of a query; others start at the previous position.
 
-    Spark keeps where a micro-batch ends only. If the first one is run again, it asks for the begin again, and `latest`
-    would have moved.
+    Spark stores only the end of a micro-batch. If it repeats the first one, it calls `initialOffset` again, which may
+    find another offset for `latest`.
     """
 
     @property
     def is_initial(self) -> bool:
-        """Whether nothing has been read up to here."""
+        """Whether this is the start of a query."""
         return bool(self.offsets) and dict(self.begin) == dict(self.offsets)
 
     def to_json(self) -> dict[str, Any]:
-        """What Spark writes to its offset log; equal positions have equal texts."""
+        """The JSON for Spark's offset log; equal positions have equal texts."""
         found: dict[str, Any] = {"version": VERSION, "topics": nested(self.offsets)}
         if self.topic_ids:
             found["ids"] = {name: self.topic_ids[name] for name in sorted(self.topic_ids)}
@@ -64,7 +64,7 @@ class SourceOffset:
 
     @classmethod
     def from_spark(cls, found: object) -> SourceOffset:
-        """As `from_json`, for what Spark reports, where an offset is an object or its text."""
+        """As `from_json`, for progress reports, where an offset is an object or its text."""
         if isinstance(found, str):
             try:
                 found = json.loads(found)
@@ -74,10 +74,10 @@ class SourceOffset:
 
     @classmethod
     def from_json(cls, found: object) -> SourceOffset:
-        """What `to_json` wrote; the plain offsets of Spark's own Kafka source are understood too."""
+        """The inverse of `to_json`; accepts the offsets of Spark's own Kafka source too."""
         try:
             if not isinstance(found, dict):
-                raise ValueError("it is no object")
+                raise ValueError("it is not an object")
             # A topic may be called `version`, but then it has partitions.
             if isinstance(found.get("version", {}), dict):
                 return cls(flat(found))
@@ -99,18 +99,18 @@ class SourceOffset:
 
 def _texts(found: object) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
-        raise ValueError("ids are no texts")
+        raise ValueError("ids are not strings")
     return dict(found)
 
 
 def _text(found: object) -> str | None:
     if found is not None and not isinstance(found, str):
-        raise ValueError(f"{found!r} is no text")
+        raise ValueError(f"{found!r} is not a string")
     return found
 
 
 class FoundPartitions(NamedTuple):
-    """What is read at the moment: partitions, the ids of their topics and the cluster, where brokers have ids."""
+    """The existing partitions of a subscription, with the ids of topics and cluster where brokers have ids."""
 
     partitions: tuple[TopicPartition, ...]
     topic_ids: Mapping[str, str]
@@ -118,20 +118,20 @@ class FoundPartitions(NamedTuple):
 
 
 class Available(NamedTuple):
-    """How far the query could read, and what it should know about that."""
+    """How far the query can read, and which records were lost before that."""
 
     end: SourceOffset
     losses: tuple[str, ...]
 
 
 def new_partitions(start: SourceOffset, found: FoundPartitions) -> list[TopicPartition]:
-    """Partitions that begin at their first record: new ones, and those of topics that were made again."""
+    """Partitions to read from their first record: new ones, and those of topics that were created again."""
     again = remade_topics(start, found.topic_ids)
     return [each for each in found.partitions if each not in start.offsets or each.topic in again]
 
 
 def remade_topics(start: SourceOffset, topic_ids: Mapping[str, str]) -> set[str]:
-    """Topics that were deleted and made again since."""
+    """Topics that were deleted and created again since."""
     return {
         topic
         for topic, topic_id in topic_ids.items()
@@ -140,7 +140,7 @@ def remade_topics(start: SourceOffset, topic_ids: Mapping[str, str]) -> set[str]
 
 
 def gone(start: SourceOffset, found: FoundPartitions) -> list[TopicPartition]:
-    """Partitions that were read and are not there: of a topic that was deleted, or that a broker does not know yet."""
+    """Partitions that were read and are missing: their topic was deleted, or the broker does not know it yet."""
     again = remade_topics(start, found.topic_ids)
     there = set(found.partitions)
     return [each for each in sorted(start.offsets) if each not in there and each.topic not in again]
@@ -152,9 +152,9 @@ def available(
     latest: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
 ) -> Available:
-    """The end of everything that can be read now.
+    """The end of all partitions now.
 
-    `latest` has the end of each partition, `earliest` the begin of each new one.
+    `latest` has the end of each partition, `earliest` the start of each new one.
     """
     fresh = new_partitions(start, found)
     again = remade_topics(start, found.topic_ids)
@@ -165,13 +165,13 @@ def available(
             f"the checkpoint is of cluster {start.cluster}, and this is cluster {found.cluster}"
         )
     losses += [f"{each} is gone" for each in missing]
-    losses += [f"topic {each} was deleted and made again" for each in sorted(again)]
+    losses += [f"topic {each} was deleted and created again" for each in sorted(again)]
     losses += [
-        f"{each} is new and begins at {earliest[each]} instead of 0"
+        f"{each} is new and starts at {earliest[each]} instead of 0"
         for each in fresh
         if earliest[each] > 0 and each.topic not in again
     ]
-    # A query that begins has read nothing.
+    # A new query has read nothing.
     before = "startingOffsets say" if start.is_initial else "it was read up to"
     losses += [
         f"{each} ends at {latest[each]}, and {before} {start.offsets[each]}"
@@ -179,7 +179,7 @@ def available(
     ]
     end = replace(
         start,
-        # What is gone may come back: then it is read on from where it was.
+        # A missing topic may come back. Then the query continues at its position.
         offsets={each: start.offsets[each] for each in missing}
         | {each: latest[each] for each in found.partitions},
         topic_ids={
@@ -198,7 +198,7 @@ def available(
 def shrunk(
     start: SourceOffset, found: FoundPartitions, latest: Mapping[TopicPartition, int]
 ) -> list[TopicPartition]:
-    """Partitions that end before what was read: of a leader that is behind, or that lost records."""
+    """Partitions whose end is before the position: the leader is behind, or lost records."""
     fresh = set(new_partitions(start, found))
     return [
         each
@@ -208,7 +208,7 @@ def shrunk(
 
 
 def begin_of(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> int:
-    """Where a partition is read from; without a word about it, at 0."""
+    """Where the read of a partition starts; 0 if neither position has it."""
     known = end.begin if partition in end.begin else start.offsets
     return end.new.get(partition, known.get(partition, 0))
 
@@ -233,12 +233,12 @@ def source_range(before: SourceOffset | None, end: SourceOffset) -> SourceRange:
 
 
 def _begin_after(start: SourceOffset) -> Mapping[TopicPartition, int]:
-    """What the end of a micro-batch says of its begin: only that of the first one has to."""
+    """The field `begin` of a micro-batch's end: only the first micro-batch has one."""
     return start.begin if start.is_initial else {}
 
 
 def ranges(start: SourceOffset, end: SourceOffset) -> list[OffsetRange]:
-    """What is read between two positions; a partition that shrank is left out."""
+    """The ranges between two positions; partitions that shrank are left out."""
     found = [
         OffsetRange(each, begin_of(start, end, each), end.offsets[each])
         for each in sorted(end.offsets)
@@ -247,27 +247,27 @@ def ranges(start: SourceOffset, end: SourceOffset) -> list[OffsetRange]:
 
 
 def offset_count(start: SourceOffset, end: SourceOffset) -> int:
-    """How many offsets are between two positions; records may be fewer."""
+    """The number of offsets between two positions; there may be fewer records."""
     return sum(each.size for each in ranges(start, end))
 
 
 def is_same(start: SourceOffset, end: SourceOffset) -> bool:
-    """Whether nothing has to be read or remembered between two positions."""
+    """Whether there is nothing to read between two positions, and no new partition."""
     return not end.new and dict(start.offsets) == dict(end.offsets)
 
 
 def limited(start: SourceOffset, end: SourceOffset, max_offsets: int) -> SourceOffset:
-    """An end with at most `max_offsets` to read, in proportion to what partitions have.
+    """An end with at most `max_offsets` to read, shared in proportion to the sizes of partitions.
 
-    Each partition with records has at least one, so that none starves behind larger ones: where there are more
-    of them than `max_offsets`, that is how many are read.
+    Each partition with records gets at least one, so that none starves. If more partitions than `max_offsets` have
+    records, each gets one.
     """
     todo = ranges(start, end)
     total = sum(each.size for each in todo)
     if total <= max(max_offsets, len(todo)):
         return end
     spare, room = max(max_offsets - len(todo), 0), total - len(todo)
-    # Of what is left when each has one; what rounding leaves over goes to the largest remainders.
+    # One for each, the rest in proportion; what rounding leaves goes to the largest remainders.
     shares = [1 + spare * (each.size - 1) // room for each in todo]
     left = max(max_offsets, len(todo)) - sum(shares)
     by_remainder = sorted(range(len(todo)), key=lambda at: -(spare * (todo[at].size - 1) % room))
@@ -280,31 +280,31 @@ def limited(start: SourceOffset, end: SourceOffset, max_offsets: int) -> SourceO
 
 
 def up_to(start: SourceOffset, target: SourceOffset) -> SourceOffset:
-    """The target of a query that ends there, seen from a later start: what is new is so only once."""
+    """The target of an available-now query, for a later start: partitions are new only once."""
     new = {each: at for each, at in target.new.items() if each not in start.offsets}
-    # Of a topic that was made again, the former offsets say nothing.
+    # The former offsets of a topic that was created again mean nothing.
     again = remade_topics(start, target.topic_ids)
     new |= {each: at for each, at in target.new.items() if each.topic in again}
     return replace(target, new=new, begin=_begin_after(start))
 
 
 class Pacing(NamedTuple):
-    """How long a query waits for more: minOffsetsPerTrigger and maxTriggerDelay."""
+    """When a micro-batch is due: minOffsetsPerTrigger and maxTriggerDelay."""
 
     min_offsets: int
     max_delay_ms: float
 
     def is_due(self, offset_count: int, waited_ms: float) -> bool:
-        """Whether so many offsets are enough after this time since the last micro-batch."""
+        """Whether so many offsets are enough, this long after the last micro-batch."""
         return offset_count >= self.min_offsets or waited_ms >= self.max_delay_ms
 
 
 def continued(
     committed: Mapping[TopicPartition, int | None], earliest: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Where a pipeline goes on that lost its checkpoint.
+    """Where a pipeline that lost its checkpoint continues.
 
-    A partition without a committed offset is one that came later, which begins at its first record.
+    A partition without a committed offset was added later, and is read from its first record.
     """
     return {
         each: earliest[each] if offset is None else offset
@@ -313,7 +313,7 @@ def continued(
 
 
 def lag(end: SourceOffset, latest: SourceOffset) -> dict[TopicPartition, int]:
-    """How many offsets are behind each position."""
+    """The number of offsets between the position and the latest, for each partition."""
     return {
         each: max(offset - end.offsets.get(each, latest.new.get(each, 0)), 0)
         for each, offset in sorted(latest.offsets.items())

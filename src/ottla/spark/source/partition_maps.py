@@ -1,4 +1,4 @@
-"""Numbers by topic and partition in JSON, as Spark's options and offset logs have them."""
+"""JSON objects of numbers by topic and partition, as in Spark's options and offset logs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def nested(numbers: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
 def flat(numbers: object, least: int = 0) -> dict[TopicPartition, int]:
     """The inverse of `nested`; a ValueError says what is wrong with it."""
     if not isinstance(numbers, dict):
-        raise ValueError("it is no object of topics")
+        raise ValueError("it is not an object of topics")
     found: dict[TopicPartition, int] = {}
     for topic, by_partition in numbers.items():
         if not isinstance(by_partition, dict):
             raise ValueError(f"topic {topic!r} has no object of partitions")
         for partition, number in by_partition.items():
             if not isinstance(number, int) or isinstance(number, bool) or number > MOST:
-                raise ValueError(f"{number!r} of {topic}-{partition} is no number of 64 bits")
+                raise ValueError(f"{number!r} of {topic}-{partition} is not a 64-bit number")
             if number < least:
                 raise ValueError(f"{number} of {topic}-{partition} is below {least}")
             found[TopicPartition(topic, _partition(partition))] = number
@@ -59,7 +59,7 @@ def read_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
     try:
         topics = json.loads(text)
         if not isinstance(topics, dict):
-            raise ValueError("it is no object of topics")
+            raise ValueError("it is not an object of topics")
         for topic, partitions in topics.items():
             if not isinstance(partitions, list):
                 raise ValueError(f"topic {topic!r} has no list of partitions")
@@ -75,10 +75,10 @@ def read_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
 
 def _partition(number: object) -> int:
     if isinstance(number, bool) or not isinstance(number, int | str):
-        raise ValueError(f"{number!r} is no number of a partition")
+        raise ValueError(f"{number!r} is not a partition number")
     # int() would also take spaces, underscores and digits of other scripts.
     if isinstance(number, str) and not (number.isascii() and number.isdigit()):
-        raise ValueError(f"{number!r} is no number of a partition")
+        raise ValueError(f"{number!r} is not a partition number")
     if not 0 <= int(number) < MOST_PARTITIONS:
-        raise ValueError(f"{number!r} is no number of a partition")
+        raise ValueError(f"{number!r} is not a partition number")
     return int(number)
