@@ -1,4 +1,4 @@
-"""`ottla pipeline run`: runs a program that makes a Pipeline, and keeps it running."""
+"""`ottla pipeline run`: runs a program that makes a Pipeline, and restarts it after failures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.spark.pipeline.pipeline import Pipeline
     from ottla.spark.pipeline.progress_report import Progress
 
-# How often a driver died without a micro-batch in between; a new process learns it from its environment.
+# How often the driver died without a micro-batch in between; passed to the new process in its environment.
 _DEATHS: Final = "OTTLA_PIPELINE_DEATHS"
 _LONGEST_PAUSE_SECONDS: Final = 60
 _MORE: Final = "-v shows the whole trace"
@@ -41,21 +41,21 @@ _NO_SESSION_YET: Final = (
 
 
 class _Stopped(BaseException):
-    """SIGTERM came."""
+    """SIGTERM arrived."""
 
 
 def run(arguments: Arguments) -> int:
-    """Runs until the pipeline ends or is told to stop; 0 then."""
+    """Run until the pipeline ends or is told to stop; returns 0 then."""
     logging.basicConfig(
         level=logging.DEBUG if arguments.verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(message)s",
         stream=sys.stderr,
     )
-    # Py4J writes every word that it exchanges with Java, and that Java is gone with a traceback for each attempt. Its
-    # errors are raised too, judged, and told in one line.
+    # Py4J logs every exchange with Java, and a traceback for each attempt to reach a dead one. Its
+    # errors are raised as well, and reported in one line.
     logging.getLogger("py4j").setLevel(logging.WARNING if arguments.verbose else logging.CRITICAL)
     for handler in logging.getLogger().handlers:
-        handler.addFilter(_is_not_of_py4j)
+        handler.addFilter(_is_not_from_py4j)
     if not arguments.verbose:
         warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
         quieten(os.environ)
@@ -74,24 +74,24 @@ def run(arguments: Arguments) -> int:
             begin(_run_of(arguments, watch))
             run_program(arguments.program, arguments.of_program)
         except DriverLostError as error:
-            _begin_again(watch, error)
+            _restart_process(watch, error)
         except (OttlaError, BrokenPipeError):
             raise
         except Exception as error:
-            raise of_program(error, "" if arguments.verbose else _MORE) from error
+            raise program_error(error, "" if arguments.verbose else _MORE) from error
         watch.finished("ended")
     except (KeyboardInterrupt, _Stopped):
         watch.finished("stopped")
     return 0
 
 
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether a line of the log is somebody else's: Py4J writes some in nobody's name."""
+def _is_not_from_py4j(record: logging.LogRecord) -> bool:
+    """Whether a log record is not from Py4J, which also logs to the root logger."""
     return Path(record.pathname).parent.name != "py4j"
 
 
 def quieten(environment: MutableMapping[str, str]) -> None:
-    """Let Spark's Java tell errors only, from its first line on, unless the user has set up its log."""
+    """Limit the log of Spark's Java to errors from the start, unless the user has configured it."""
     if "SPARK_CONF_DIR" in environment or "log4j" in environment.get("SPARK_SUBMIT_OPTS", ""):
         return
     file = Path(__file__).parent / "spark-log4j2.properties"
@@ -102,15 +102,15 @@ def quieten(environment: MutableMapping[str, str]) -> None:
 
 
 def _quieten_contexts() -> None:
-    """Let PySpark not write each error of a DataFrame as a page of JSON, besides raising it."""
+    """Keep PySpark from logging each error of a DataFrame as JSON; it is raised as well."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def of_program(error: Exception, advice: str) -> CommandError:
-    """An error that the user's own program raised: what it says, on which of its lines, and what to do."""
+def program_error(error: Exception, advice: str) -> CommandError:
+    """An error of the user's program: its text, its line, and advice."""
     if _NO_SESSION in str(error):
         advice = _NO_SESSION_YET
     return CommandError(told(type(error).__name__, str(error), own_place(error)), advice)
@@ -139,7 +139,7 @@ def _run_of(arguments: Arguments, watch: _Watch) -> Run:
 
 
 def run_program(program: str, arguments: Sequence[str] = ()) -> None:
-    """Run a file or module as the main program, and the pipeline that it made unless it ran one by itself."""
+    """Run a file or module as the main program, then the pipeline that it made unless it ran one itself."""
     from ottla.spark.pipeline.run_overrides import overrides
 
     place, name = split_program(program)
@@ -150,7 +150,7 @@ def run_program(program: str, arguments: Sequence[str] = ()) -> None:
             raise ConfigError(f"{place} is not a file")
         folder = str(path.resolve().parent)
         sys.path.insert(0, folder)
-        # Where tasks run on this machine, they find the same modules.
+        # Tasks on this machine find the same modules.
         paths = [folder, os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(each for each in paths if each)
         found = runpy.run_path(place, run_name="__main__")
@@ -179,7 +179,7 @@ def _run_module(name: str) -> dict[str, Any]:
 
 
 def split_program(program: str) -> tuple[str, str | None]:
-    """A file or module, and the name of a variable in it if that is said."""
+    """A file or module, and the name of a variable in it if given."""
     place, separator, name = program.rpartition(":")
     if separator and place and name.isidentifier():
         return place, name
@@ -209,7 +209,7 @@ def choose(
 
 
 class _Watch:
-    """Tells people how a pipeline is doing."""
+    """Prints the progress of a pipeline."""
 
     def __init__(self) -> None:
         self._terminal = Terminal()
@@ -236,7 +236,7 @@ class _Watch:
             return
         lag = "" if progress.lag is None else f", lag {progress.lag:,}"
         if self._is_idle:
-            # What Spark reports then has the number of the micro-batch that will be next.
+            # Such a report has the number of the next micro-batch.
             self._terminal.show(f"{self._name}: waiting for records, {self._rows:,} so far{lag}")
             return
         self._terminal.show(
@@ -245,9 +245,9 @@ class _Watch:
         )
 
 
-def _begin_again(watch: _Watch, error: DriverLostError) -> None:
-    """A process whose Java died cannot start another: a new one takes its place, everything it needs is stored."""
-    # Spark's handler would ask the Java that is gone.
+def _restart_process(watch: _Watch, error: DriverLostError) -> None:
+    """Replace this process by a new one: after the death of its Java it cannot start another. All state is stored."""
+    # Spark's exit handler would call the dead Java.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     deaths = int(os.environ.get(_DEATHS, "0"))
     if error.max_restarts is not None and deaths >= error.max_restarts:
@@ -256,13 +256,13 @@ def _begin_again(watch: _Watch, error: DriverLostError) -> None:
     watch.say(f"{error}; a new driver begins in {pause} s")
     time.sleep(pause)
     os.environ[_DEATHS] = str(deaths + 1)
-    _bury()
+    _reap_children()
     remove_sockets()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def _bury() -> None:
-    """Ask what became of child processes: those that are dead would stay in the table of processes."""
+def _reap_children() -> None:
+    """Reap child processes that have ended."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

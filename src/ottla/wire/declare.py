@@ -248,5 +248,5 @@ def _element(hint: Any) -> Scalar | type:
     if get_origin(hint) is Annotated:
         scalar: Scalar = get_args(hint)[1]
         return scalar
-    assert isinstance(hint, type), f"{hint} is no wire type"
+    assert isinstance(hint, type), f"{hint} is not a wire type"
     return hint

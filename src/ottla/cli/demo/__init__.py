@@ -1,1 +1,1 @@
-"""The demonstrations: what is killed, and how what is left is counted."""
+"""The demonstrations of `ottla demo`: processes are killed, then the results are counted."""

@@ -1,4 +1,4 @@
-"""The driver of the demo's pipeline as a process that can be killed, with everything that it started."""
+"""The driver of the demo's pipeline as a process that can be killed, with all its child processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DriverProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Begins, or goes on where the last one was."""
+        """Start, or continue where the last driver stopped."""
         command = [sys.executable, "-m", "ottla", "pipeline", "run", "ottla.cli.demo.pipeline"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -38,13 +38,13 @@ class DriverProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is gone by itself."""
+        """Whether it has ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
     def kill(self) -> None:
-        """kill -9 of the driver, its Java and their Python workers at once, as when a machine is gone."""
+        """kill -9 of the driver, its Java and their Python workers at once, as if the machine had failed."""
         assert self._process is not None
-        # The driver and Java without looking first, so that it is now; the workers have groups of their own.
+        # The driver and Java at once, without a search; the workers have process groups of their own.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         for pid in _session(self._process.pid):
@@ -53,7 +53,7 @@ class DriverProcess:
         self._process.wait(_KILL_SECONDS)
 
     def stop(self) -> None:
-        """SIGTERM, and if that does not help, kill -9."""
+        """Send SIGTERM, and SIGKILL if that does not help."""
         if self._process is None or self.has_ended:
             return
         self._process.terminate()
@@ -62,14 +62,14 @@ class DriverProcess:
         except subprocess.TimeoutExpired:
             self.kill()
 
-    def last_words(self) -> str:
-        """The end of what it logged."""
+    def log_tail(self) -> str:
+        """The end of its log."""
         text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
         return text[-3000:]
 
 
 def _session(leader: int) -> list[int]:
-    """The processes of a session, whoever their parents are now."""
+    """The processes of a session, whatever their parents are now."""
     listed = subprocess.run(
         ["ps", "-A", "-o", "pid=,sid="], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""The orders of `ottla demo`, the receipts that they have to become, and the verdict on those."""
+"""The orders of `ottla demo`, the receipts that must result, and the verdict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def order(number: int) -> bytes:
 
 
 def receipt(number: int) -> dict[str, object]:
-    """What has to come out for an order."""
+    """The receipt that must result from an order."""
     return {
         "id": number,
         "customer": f"customer-{number % 100}",
@@ -36,7 +36,7 @@ def receipt(number: int) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class ReceiptReport:
-    """What reading everything back showed."""
+    """The result of reading everything back."""
 
     records_in: int
     records_out: int

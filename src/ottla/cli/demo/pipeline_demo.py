@@ -1,7 +1,7 @@
 """`ottla demo`: an exactly-once Spark pipeline whose driver is killed in the middle of a transaction.
 
-Broker and driver are processes of their own, so that kill -9 is the real thing. How far the pipeline is comes from
-the offsets that it commits, and the verdict from reading the output with a read_committed consumer.
+Broker and driver are processes of their own, so that kill -9 is real. The progress of the pipeline is read from its
+committed offsets, and the verdict comes from reading the output with a read_committed consumer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _OPEN: Final = (TransactionState.ONGOING,)
 
 
 def demo(record_count: int, kill_count: int) -> int:
-    """Runs the demo; 0 only if nothing was lost or duplicated."""
+    """Run the demo; 0 only if nothing was lost or duplicated."""
     try:
         require_spark()
     except SparkMissingError as error:
@@ -67,7 +67,7 @@ def demo(record_count: int, kill_count: int) -> int:
 
 
 class Demo:
-    """One run of it."""
+    """One run of the demo."""
 
     def __init__(self, folder: Path, record_count: int, kill_count: int) -> None:
         self._folder = folder
@@ -78,7 +78,7 @@ class Demo:
         self._began = time.monotonic()
 
     def run(self, java: str) -> int:
-        """Everything, from the broker's start to the verdict."""
+        """Run everything, from the start of the broker to the verdict."""
         broker = BrokerProcess(str(self._folder))
         seconds = broker.start()
         self._say("broker", f"listening on {broker.address} after {seconds:.2f} s")
@@ -91,10 +91,10 @@ class Demo:
             ends = transactions(broker.address)
         finally:
             code = broker.stop()
-        return self._tell(verdict, ends) if code == 0 else 1
+        return self._report(verdict, ends) if code == 0 else 1
 
     def _stream(self, admin: Admin, address: str) -> None:
-        """Orders come in and receipts go out, while drivers die."""
+        """Produce orders while drivers run the pipeline and are killed."""
         driver = DriverProcess(self._folder, address)
         driver.start()
         producing = threading.Thread(target=self._produce, args=(address,), daemon=True)
@@ -124,13 +124,13 @@ class Demo:
                 self._produced = numbers.stop
 
     def _wait(self, admin: Admin, driver: DriverProcess, wanted: int) -> None:
-        """Until so many orders are done; each committed offset of the pipeline's group is one."""
+        """Wait until the pipeline has committed this many orders."""
         changed, last = time.monotonic(), -1
         while (done := committed(admin)) < wanted:
             if done != last:
                 changed, last = time.monotonic(), done
             if driver.has_ended or time.monotonic() - changed > STUCK_SECONDS:
-                raise OttlaError(f"the pipeline stopped at {done:,} orders:\n{driver.last_words()}")
+                raise OttlaError(f"the pipeline stopped at {done:,} orders:\n{driver.log_tail()}")
             self._show(done)
             time.sleep(_LOOK_SECONDS)
         self._show(done)
@@ -142,21 +142,21 @@ class Demo:
         )
 
     def _kill(self, admin: Admin, driver: DriverProcess) -> None:
-        """In the middle of a transaction, if one can be caught."""
+        """Kill the driver, in the middle of a transaction if one is open in time."""
         deadline = time.monotonic() + CATCH_SECONDS
         is_open = False
         while not is_open and time.monotonic() < deadline and committed(admin) < self._count:
             is_open = _is_open(admin)
         driver.kill()
         self._terminal.done()
-        # It may have ended in the last moment.
+        # It may have ended just now.
         when = "in the middle of a transaction" if _is_open(admin) else "between two transactions"
         self._say(
             "kill -9",
             f"driver, Java and workers at {committed(admin):,} orders, {when}; it starts again",
         )
 
-    def _tell(self, verdict: ReceiptReport, ends: Counter[bool]) -> int:
+    def _report(self, verdict: ReceiptReport, ends: Counter[bool]) -> int:
         self._say("in", f"{verdict.records_in:,} orders")
         self._say(
             "out", f"{verdict.records_out:,} receipts, as a read_committed consumer sees them"
@@ -177,7 +177,7 @@ class Demo:
 
 
 def committed(admin: Admin) -> int:
-    """How many orders the pipeline's group has behind it."""
+    """The sum of the offsets that the pipeline's group has committed."""
     found = admin.list_consumer_group_offsets({PIPELINE: _ORDERS_OF})[PIPELINE]
     return sum(at.offset for at in found.values() if at is not None)
 
@@ -196,7 +196,7 @@ def _values(address: str, topic: str) -> Iterator[bytes | None]:
 
 
 def transactions(address: str) -> Counter[bool]:
-    """How many transactions of the pipeline were committed (True) and aborted (False), as the log of them says."""
+    """How many transactions of the pipeline were committed (True) and aborted (False), by the transaction log."""
     ends: Counter[bool] = Counter()
     name = transactional_id(PIPELINE)
     for record in read_all(address, "__transaction_state", "read_uncommitted"):
@@ -210,7 +210,7 @@ def transactions(address: str) -> Counter[bool]:
 
 
 def read_all(address: str, topic: str, isolation: str) -> Iterator[ConsumerRecord]:
-    """Everything that a topic has now."""
+    """All records of a topic."""
     options = {"bootstrap.servers": address, "isolation.level": isolation}
     with Consumer(options) as consumer:
         places = [TopicPartition(topic, each.partition) for each in consumer.partitions_for(topic)]
