@@ -17,7 +17,7 @@ from ottla.worker_python import choose_this_python
 
 __version__ = VERSION
 
-# Before Spark's Java starts, whichever module of ours a program imports first.
+# Has to happen before Spark's Java starts, whichever of our modules a program imports first.
 choose_this_python(os.environ)
 
 # Names are imported on first use, so that `import ottla` and the command line start quickly.
@@ -45,7 +45,7 @@ def _moved(name: str) -> object:
     from warnings import warn
 
     instead = MOVED[name]
-    # The program's line is two calls up.
+    # The line of the program is two calls up.
     warn(f"ottla.{name} has moved: write {instead}", DeprecationWarning, stacklevel=3)
     home, _, new_name = instead.rpartition(".")
     return getattr(import_module(home), new_name)

@@ -1,4 +1,4 @@
-"""What `ottla.Admin` and `ottla.aio.Admin` take and return: `ottla.admin.NewTopic` and the like."""
+"""The arguments and results of `ottla.Admin` and `ottla.aio.Admin`, such as `ottla.admin.NewTopic`."""
 
 from ottla.client.admin_model.acls import AclOperation
 from ottla.client.admin_model.cluster import (

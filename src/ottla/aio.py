@@ -1,6 +1,6 @@
 """The clients for asyncio: `ottla.aio.Producer`, `ottla.aio.Consumer` and `ottla.aio.Admin`.
 
-Made inside a running loop, they connect at once; `async with` closes them.
+Create them inside a running loop: they connect at once, and `async with` closes them.
 """
 
 from ottla.client.aio.admin.client import Admin

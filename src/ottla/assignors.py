@@ -1,4 +1,4 @@
-"""What an assignor of one's own is made of, and those that are built in.
+"""The interface of custom assignors, and the assignors that are built in.
 
 `partition.assignment.strategy` takes an `Assignor`, or the name of one of `ASSIGNORS`.
 """

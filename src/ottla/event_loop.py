@@ -1,4 +1,4 @@
-"""Which event loop brokers and clients run on, and how they look up names."""
+"""The event loop of brokers and clients, and calls that would block it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed, else the standard one."""
+    """A loop of uvloop if it is installed, else the standard one."""
     make: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     with suppress(ImportError):
         import uvloop
@@ -26,8 +26,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 async def addresses_of(host: str, port: int) -> list[str]:
-    """The addresses of a host name, without repetitions."""
-
+    """The addresses of a host name, without duplicates."""
     try:
         ip_address(host)
     except ValueError:
@@ -46,11 +45,11 @@ async def name_of(address: str, port: int) -> str:
 
 
 async def off_loop(work: Callable[[], T]) -> T:
-    """What `work` returns or raises, on a thread that no exit waits for; a caller that is cancelled leaves it behind.
+    """Run `work` on a daemon thread: its result or exception. If the caller is cancelled, the thread goes on alone.
 
-    The loops have ways of their own. uvloop looks up names on threads of libuv, which make a forked child crash when it
-    exits; the threads of an executor are waited for when the interpreter ends, and a name server that does not
-    answer, or a user's function that hangs, would hold that up.
+    uvloop's resolver is not used: it runs on threads of libuv, which crash a forked child when it exits. An executor
+    is not used either: its threads are joined when the interpreter ends, and a name server that does not answer, or a
+    user's function that hangs, would delay that.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -61,11 +60,11 @@ async def off_loop(work: Callable[[], T]) -> T:
         try:
             settle = partial(done.set_result, context.run(work))
         except StopIteration as error:
-            # A future does not take it.
+            # A future refuses StopIteration.
             settle = partial(done.set_exception, RuntimeError(repr(error)))
         except BaseException as error:
             settle = partial(done.set_exception, error)
-        # The loop may have been closed in the meantime.
+        # The loop may have been closed meanwhile.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: None if done.done() else settle())
 

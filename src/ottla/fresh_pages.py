@@ -1,4 +1,4 @@
-"""Large buffers whose memory is taken when it is written to: making one costs nothing, whatever its size."""
+"""Large buffers whose memory is allocated when it is written to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def fresh_pages(size_bytes: int) -> mmap.mmap:
-    """Zeros, of this size; they go back to the system as soon as nobody looks at them."""
+    """A buffer of zeros; the operating system gets its memory back when the last reference is gone."""
     if sys.platform == "win32":
         return mmap.mmap(-1, size_bytes)
     return mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

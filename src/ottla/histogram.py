@@ -1,16 +1,16 @@
-"""How often something took how long."""
+"""Histograms of durations, for metrics."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from typing import Final
 
-# From what a request costs to what a long poll waits.
+# From the cost of a small request to the wait of a long poll.
 SECONDS: Final = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 
 
 class Histogram:
-    """Counts by upper bound, the last one being infinite."""
+    """Counts of values by upper bound; the last bound is infinite."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -20,11 +20,11 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Takes one value into account."""
+        """Count one value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """The number of values."""
         return sum(self.counts)

@@ -12,13 +12,10 @@ from uuid import UUID
 from ottla.errors import ConfigError
 
 NO_TOPIC_ID = UUID(int=0)
-"""What the protocol sends where a topic has no id or is named otherwise."""
-
-METADATA_TOPIC_ID = UUID(int=1)
-"""Reserved by Kafka for the metadata log; no topic of ours gets it."""
+"""The id that stands for "none" in the protocol."""
 
 NO_LEADER = -1
-"""What the protocol sends where nobody leads a partition."""
+"""The leader id that stands for "no leader" in the protocol."""
 
 TOPIC_NAME_CHARS = 249
 """The longest name of a topic."""
@@ -61,7 +58,7 @@ class Endpoint(NamedTuple):
         if not host:
             raise ConfigError(f"{text!r} has no host: write 0.0.0.0:{port} for every interface")
         if any(char.isspace() or char in "[]/," for char in host):
-            raise ConfigError(f"{text!r} is not a host and a port: {host!r} is no host name")
+            raise ConfigError(f"{text!r} is not a host and a port: {host!r} is not a host name")
         return cls(host, int(port))
 
     def __str__(self) -> str:
@@ -69,7 +66,7 @@ class Endpoint(NamedTuple):
 
 
 def topic_name_problem(name: str) -> str | None:
-    """What Kafka's rules have against the name of a topic."""
+    """Why a topic name is not valid by the rules of Kafka; None if it is."""
     if not name:
         return "a topic name may not be empty"
     if name in (".", ".."):
@@ -101,7 +98,7 @@ def parse_topic_id(text: str) -> UUID:
 
 
 def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode`: a polynomial in 31 over UTF-16 units, as an unsigned 32-bit number."""
+    """Java's `String.hashCode` as an unsigned 32-bit number: a polynomial in 31 over UTF-16 units."""
     units = text.encode("ascii") if text.isascii() else memoryview(_native_units(text)).cast("H")
     value = 0
     for unit in units:
@@ -110,14 +107,14 @@ def java_string_hash(text: str) -> int:
 
 
 def _native_units(text: str) -> bytes:
-    # The cast reads units in this machine's byte order, which the codec writes after a mark.
+    # The codec writes a byte order mark, then units in this machine's byte order, which the cast reads.
     return text.encode("utf-16", "surrogatepass")[2:]
 
 
 @lru_cache(maxsize=4096)
 def coordinator_partition(key: str, partition_count: int) -> int:
-    """The partition of an internal topic that a group or a transactional id belongs to."""
+    """The partition of an internal topic that holds a group or a transactional id."""
     value = java_string_hash(key)
     if value == 1 << 31:
-        return 0  # as a signed number it is the smallest, which has no positive counterpart
+        return 0  # the smallest signed number, whose absolute value overflows in Java
     return min(value, (1 << 32) - value) % partition_count

@@ -1,4 +1,4 @@
-"""Where the names that `ottla` exports live; what type checkers read is in __init__.pyi."""
+"""The modules of the names that `ottla` exports; __init__.pyi has the same names for type checkers."""
 
 NAMES = {
     "ottla.broker.embedded": "Broker",
@@ -33,7 +33,7 @@ ADMIN_NAMES = """
     MemberDescription MemberToRemove NewPartitions NewTopic OffsetSpec PartitionReassignment ProducerIdAndEpoch
     ProducerState ReplicaInfo ResourceType TopicDescription TopicListing TopicPartitionInfo TransactionDescription
     TransactionListing TransactionState VersionRange"""
-# Names that `ottla` had itself once, and what to write instead.
+# Former names of `ottla`, and what to write instead.
 MOVED = {name: f"ottla.admin.{name}" for name in ADMIN_NAMES.split()} | {
     "Cluster": "ottla.ClusterMetadata"
 }

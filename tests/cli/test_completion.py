@@ -131,7 +131,7 @@ def test_names_are_those_of_the_broker(
     inside: Ottla, cli_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The alarm would end this very process.
-    monkeypatch.setattr(completion, "_ends_soon", nullcontext)
+    monkeypatch.setattr(completion, "_time_limit", nullcontext)
     monkeypatch.setattr(cluster_names, "TIMEOUT_SECONDS", 30.0)
     inside("topics", "create", "complete-me", "complete-me-too", "other")
     options = {"group.id": "my group", "bootstrap.servers": cli_broker.bootstrap_servers}

@@ -18,7 +18,13 @@ from tests.cli.running import running
 
 from ottla import Admin, Broker, Consumer, Producer, TopicPartition
 from ottla.admin import NewTopic
-from ottla.cli.records.consume import Assigned, BrokerWatch, Printer, Subscribed, _read
+from ottla.cli.records.consume import (
+    AssignedReader,
+    BrokerWatch,
+    Printer,
+    SubscribedReader,
+    _read_until_end,
+)
 from ottla.cli.records.ranges import Range
 from ottla.client.metrics.health import ConsumerHealth
 from ottla.client.model import EMPTY_RECORDS, ConsumerRecords
@@ -80,7 +86,10 @@ def test_waiting_for_a_broker_that_does_not_come_is_a_failure(
     silent_seconds: float | None, code: int
 ) -> None:
     silence = Silence(silent_seconds)
-    assert _read(cast(Assigned, silence), BrokerWatch(cast(Consumer, silence)), 0) == code
+    assert (
+        _read_until_end(cast(AssignedReader, silence), BrokerWatch(cast(Consumer, silence)), 0)
+        == code
+    )
 
 
 def test_records_are_printed_in_the_form_that_is_asked_for(
@@ -171,7 +180,7 @@ class Rebalanced:
         self._assigned: set[TopicPartition] = set()
         self._polls = 0
 
-    def subscribe(self, topics: object, listener: Subscribed) -> None:
+    def subscribe(self, topics: object, listener: SubscribedReader) -> None:
         self._listener = listener
 
     def poll(self, timeout: float) -> ConsumerRecords:
@@ -193,7 +202,7 @@ class Rebalanced:
 
 def test_a_rebalance_is_not_the_end_of_what_a_group_reads(topic: str) -> None:
     consumer: Any = Rebalanced(topic)
-    reading = Subscribed(consumer, Printer(lambda records: b"", None), [topic], [topic])
+    reading = SubscribedReader(consumer, Printer(lambda records: b"", None), [topic], [topic])
     reading.end_at({TopicPartition(topic, 0): 4})
     ends = []
     for _ in range(4):
@@ -214,7 +223,7 @@ def test_records_that_are_deleted_while_they_are_read_end_it_too(
     ):
         ranges = {TopicPartition(topic, 0): Range(0, 5)}
         admin.delete_records({(topic, 0): 5})
-        reading = Assigned(consumer, Printer(lambda records: b"", None), ranges)
+        reading = AssignedReader(consumer, Printer(lambda records: b"", None), ranges)
         assert eventually(lambda: not reading.poll(0.1) and reading.is_done, 20)
 
 

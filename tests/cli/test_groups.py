@@ -269,7 +269,7 @@ def test_mistakes_are_said_in_one_line(groups_inside: Groups, topic: str) -> Non
     for arguments, code, says in (
         (["describe", "never-was"], 1, "'never-was' does not exist: `ottla groups list`"),
         (["describe"], 2, "name one, or give --all-groups"),
-        (["list", "--state", "tired"], 2, "tired is no state of groups: there are Unknown, "),
+        (["list", "--state", "tired"], 2, "tired is not a state of groups: there are Unknown, "),
         (["reset-offsets", "g", "--to-latest"], 2, "give --topic TOPIC or --all-topics"),
         (["reset-offsets", "g", "--topic", topic, "--from-file", "f"], 2, "leave out --topic"),
         (["reset-offsets", "g", *reset, "--export", "-o", "json"], 2, "leave out -o json"),

@@ -409,7 +409,7 @@ def test_what_is_no_file_of_a_partition_is_refused(tmp_path: Path, dump: Dump) -
     notes.write_text("x")
     empty.mkdir()
     for arguments, code, words in [
-        ([notes], 2, "no file of a partition"),
+        ([notes], 2, "not a file of a partition"),
         ([tmp_path / "gone.log"], 1, "gone.log: No such file or directory"),
         ([empty], 1, f"no files of partitions are in {empty}"),
         ([], 2, "no file to look into"),

@@ -45,7 +45,7 @@ class OfThisTest(logging.Filter):
 
 
 def begin(form: str, level: str, stream: io.StringIO) -> logging.Handler:
-    handler = log_lines.begin(form, level, stream)
+    handler = log_lines.set_up_logging(form, level, stream)
     handler.addFilter(OfThisTest())
     return handler
 

@@ -140,7 +140,7 @@ def test_every_command_that_does_something_names_a_function() -> None:
     for words, found in commands_of():
         if not isinstance(found.command, click.Group):
             assert isinstance(found.command, Command), words
-            assert callable(command._function(found.command.work)), words
+            assert callable(command._load(found.command.work)), words
 
 
 def test_a_bug_is_one_line_and_with_v_a_trace(
@@ -149,7 +149,7 @@ def test_a_bug_is_one_line_and_with_v_a_trace(
     def fail(arguments: Arguments) -> int:
         raise RuntimeError("oh\nno")
 
-    monkeypatch.setattr(command, "_function", lambda name: fail)
+    monkeypatch.setattr(command, "_load", lambda name: fail)
     assert main(["topics", "list"]) == 1
     told = capsys.readouterr().err
     assert told == "ottla: RuntimeError: oh no: this is a bug, -v shows where\n"
@@ -161,7 +161,7 @@ def test_an_interrupt_anywhere_is_exit_code_130(monkeypatch: pytest.MonkeyPatch)
     def interrupt(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    for name in ("parse", "_function", "_call"):
+    for name in ("parse", "_load", "_parse"):
         with monkeypatch.context() as patched:
             patched.setattr(command, name, interrupt)
             assert main(["topics", "list"]) == 130

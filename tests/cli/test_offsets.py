@@ -98,7 +98,7 @@ def test_records_are_deleted_by_kafkas_json(
 @pytest.mark.parametrize(
     "text",
     [
-        "no JSON",
+        "not JSON",
         "[]",
         '{"version": 1}',
         '{"partitions": [{"topic": "x", "partition": 0}]}',

@@ -166,11 +166,11 @@ def test_transactions_that_are_interrupted_are_measured(
     make(cli_broker, "perf-interrupted")
     press = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
 
-    def press_once(commits: Tally) -> None:
+    def press_once(commits: Tally, *words: str) -> None:
         if not press.ident:
             press.start()  # so that it comes while the command waits for its writers
 
-    monkeypatch.setattr(perf_transactions, "_tell", press_once)
+    monkeypatch.setattr(perf_transactions, "interval_line", press_once)
     many = ("--num-records", "1000000", "--transaction-size", "500000", "--throughput", "500")
     done = inside("perf", "transactions", "perf-interrupted", *many, "-o", "json")
     assert done.code == 130, done.err

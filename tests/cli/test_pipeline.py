@@ -194,7 +194,7 @@ def test_a_broker_that_never_answered_is_told_in_one_line(tmp_path: Path) -> Non
 def test_a_query_without_records_waits_and_is_said_to_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.cli.pipeline.Terminal", partial(Terminal, seldom_seconds=0.0))
+    monkeypatch.setattr("ottla.cli.pipeline.Terminal", partial(Terminal, interval_seconds=0.0))
     watch = _Watch()
     for progress in (
         Progress(0, 2000, 500, 7),

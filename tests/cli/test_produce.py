@@ -53,6 +53,19 @@ def read(
     return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
+def test_a_topic_that_the_broker_creates_is_reported(cli_broker: Broker, inside: Ottla) -> None:
+    name = f"misspelt-{uuid.uuid4().hex[:8]}"
+    new = inside("produce", name, stdin="tea")
+    assert new.code == 0
+    assert new.err.splitlines() == [
+        f"ottla: topic {name} did not exist, the broker created it",
+        f"1 record written to {name}",
+    ]
+    assert inside("produce", name, stdin="tea").err == f"1 record written to {name}\n"
+    quiet = inside("produce", f"{name}-too", "-q", stdin="tea")
+    assert (quiet.code, quiet.err) == (0, "")
+
+
 def test_lines_become_records(topic: str, cli_broker: Broker, ottla: Ottla) -> None:
     done = ottla("produce", topic, "-p", "1", "--print-offsets", stdin="tea\n\nmilk")
     assert done.lines == [f"{topic}\t1\t0", f"{topic}\t1\t1", f"{topic}\t1\t2"]
@@ -100,11 +113,11 @@ def test_arguments_may_be_bytes_that_are_no_text(
     assert (record.key, record.headers) == (b"\xff\x00", (("h", b"\xfe"),))
     done = inside("produce", topic, "-H", bad, stdin="a")
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "the name of a header is no UTF-8: '\\\\xfe'" in done.err
+    assert "the name of a header is not UTF-8: '\\\\xfe'" in done.err
     lines = Pieces(b"\xfe:1|a\n")
     done = inside("produce", topic, "--headers-separator", "|", stdin=lines)
     assert done.code == 1
-    assert "stdin, line 1: the name of a header is no UTF-8: '\\\\xfe'" in done.err
+    assert "stdin, line 1: the name of a header is not UTF-8: '\\\\xfe'" in done.err
 
 
 def test_files_are_records_or_lines(
@@ -248,7 +261,7 @@ def test_what_was_sent_before_the_memory_was_full_counts(
     count = len(read(cli_broker, topic))
     assert 1 < count < 60
     assert (done.code, told) == (1, f"ottla: {count} records written to {topic}")
-    assert why.startswith(f"ottla: stdin, lines {count + 1} to 60: not sent, nor anything behind: ")
+    assert why.startswith(f"ottla: stdin, lines {count + 1} to 60: not sent, nor anything after: ")
 
 
 def test_the_timeout_is_also_one_for_what_was_sent(
@@ -287,4 +300,4 @@ def test_mistakes_are_said_in_one_line(topic: str, ottla: Ottla) -> None:
     assert (done.code, done.err) == (1, "ottla: no-such-file: No such file or directory\n")
     done = ottla("produce", topic, "--format", "json", stdin='{"value": "ok"}\n{"vlaue": "no"}\n')
     assert done.code == 1
-    assert "stdin, line 2: 'vlaue' is no field" in done.err
+    assert "stdin, line 2: 'vlaue' is not a field" in done.err

@@ -23,7 +23,7 @@ def test_a_watched_line_changes_in_place_and_makes_way_for_one_that_stays() -> N
 
 def test_where_nobody_watches_lines_are_few() -> None:
     file = io.StringIO()
-    terminal = Terminal(file, seldom_seconds=3600)
+    terminal = Terminal(file, interval_seconds=3600)
     for number in range(100):
         terminal.show(f"at {number}")
     terminal.say("done")

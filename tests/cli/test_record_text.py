@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from ottla.cli.commands.escapes import unescaped
 from ottla.cli.errors import UsageError
 from ottla.cli.records import json_lines as json_records
-from ottla.cli.records.json_lines import JsonLines, RecordToSend
-from ottla.cli.records.text import decoded, decoded_lines, opened_by, plain, written_by
+from ottla.cli.records.json_lines import JsonRecordFormatter, RecordToSend
+from ottla.cli.records.text import (
+    decode_internal_record,
+    internal_topic_formatter,
+    named_decoder,
+    plain_formatter,
+    template_formatter,
+)
 from ottla.client.model import ConsumerRecord
 from ottla.records.record import TimestampType
 
@@ -51,27 +57,27 @@ def record_of(
     ],
 )
 def test_formats_are_those_of_kcat(template: str, text: bytes) -> None:
-    assert written_by(template, b"null")(record_of()) == text
+    assert template_formatter(template, b"null")(record_of()) == text
 
 
 def test_what_is_absent_is_the_null_marker_and_minus_one() -> None:
-    written = written_by("%k,%K,%s,%S,%h", b"NULL")
+    written = template_formatter("%k,%K,%s,%S,%h", b"NULL")
     record = record_of(None, None, (("a", b"1"), ("b", None)))
     assert written(record) == b"NULL,-1,NULL,-1,a=1,b=NULL"
-    assert written_by("%k,%K,%s,%S,%h", None)(record) == b",-1,,-1,a=1,b=null"
+    assert template_formatter("%k,%K,%s,%S,%h", None)(record) == b",-1,,-1,a=1,b=null"
 
 
 def test_a_token_that_does_not_exist_is_refused() -> None:
     with pytest.raises(UsageError, match="%q means nothing"):
-        written_by("%q", b"")
+        template_formatter("%q", b"")
 
 
 def test_deserialized_values_are_printed_readably() -> None:
-    opened = opened_by("int", "json")
+    opened = named_decoder("int", "json")
     assert opened is not None
     record = opened(record_of(b"\x00\x00\x01\x00", b'{"a": [1, null]}'))
-    assert plain(b":", b"\n", b"null")(record) == b'256:{"a": [1, null]}\n'
-    assert json.loads(JsonLines()(record))["value"] == {"a": [1, None]}
+    assert plain_formatter(b":", b"\n", b"null")(record) == b'256:{"a": [1, null]}\n'
+    assert json.loads(JsonRecordFormatter()(record))["value"] == {"a": [1, None]}
 
 
 @given(st.text())
@@ -88,7 +94,7 @@ headers = st.lists(st.tuples(st.text(), data), max_size=3).map(tuple)
 def test_lines_of_json_survive_the_round_trip(
     key: bytes | None, value: bytes | None, some: tuple[tuple[str, bytes | None], ...]
 ) -> None:
-    line = JsonLines()(record_of(key, value, some))
+    line = JsonRecordFormatter()(record_of(key, value, some))
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     assert json_records.parse(line) == RecordToSend(key, value, some, 3, 1_700_000_000_000)
@@ -97,10 +103,10 @@ def test_lines_of_json_survive_the_round_trip(
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b"tea", "no JSON"),
-        (b"[1]", "no object"),
-        (b'{"valeu": "x"}', "'valeu' is no field"),
-        (b'{"value": {"base64": "%"}}', "no base64"),
+        (b"tea", "not JSON"),
+        (b"[1]", "not an object"),
+        (b'{"valeu": "x"}', "'valeu' is not a field"),
+        (b'{"value": {"base64": "%"}}', "not base64"),
         (b'{"value": "x", "partition": "1"}', "whole number"),
         (b'{"value": "x", "headers": ["a"]}', "headers are"),
         (b'{"value": "x", "aborted": true}', "consumers do not get"),
@@ -129,18 +135,18 @@ def test_garbage_is_refused_or_read_but_never_breaks(line: bytes) -> None:
 def test_records_of_internal_topics_are_shown_whatever_they_are(
     key: bytes | None, value: bytes | None, topic: str
 ) -> None:
-    record = decoded(record_of(key, value)._replace(topic=topic))
-    assert json.loads(JsonLines()(record))["key"]["kind"]
-    assert decoded_lines(b"\n", b"null")(record).endswith(b"}\n")
+    record = decode_internal_record(record_of(key, value)._replace(topic=topic))
+    assert json.loads(JsonRecordFormatter()(record))["key"]["kind"]
+    assert internal_topic_formatter(b"\n", b"null")(record).endswith(b"}\n")
 
 
 def test_numbers_that_json_does_not_have_are_words() -> None:
-    opened = opened_by("double", "json")
+    opened = named_decoder("double", "json")
     assert opened is not None
     record = opened(record_of(b"\x7f\xf8" + bytes(6), b'{"a": [Infinity, -Infinity, 1.5]}'))
 
     def refuse(word: str) -> None:
         raise AssertionError(word)
 
-    found = json.loads(JsonLines()(record), parse_constant=refuse)
+    found = json.loads(JsonRecordFormatter()(record), parse_constant=refuse)
     assert (found["key"], found["value"]) == ("NaN", {"a": ["Infinity", "-Infinity", 1.5]})

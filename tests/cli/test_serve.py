@@ -220,7 +220,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["--listen={address}"], 1, ["{address}", "in use", "--listen HOST:PORT"]),
         (["--metrics={address}"], 1, ["{address}", "in use", "--metrics HOST:PORT"]),
         (["--data=d"], 1, ["d is in use by another broker", "--data DIR"]),
-        (["--listen=192.0.2.1:9092"], 1, ["192.0.2.1:9092", "one of this machine's"]),
+        (["--listen=192.0.2.1:9092"], 1, ["192.0.2.1:9092", "must belong to this machine"]),
         (["--metrics=9464"], 2, ["9464", "HOST:PORT"]),
         (["--config=secure.properties"], 2, ["SASL_SSL", "plain TCP"]),
     ],

@@ -12,7 +12,7 @@ from tests.guides.console import Step, steps_of, terminal
 
 from ottla.cli.commands import SUMMARIES
 from ottla.cli.commands.root import parse
-from ottla.cli.commands.syntax import message_of
+from ottla.cli.commands.syntax import usage_error_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "command-line.md"
 README = Path(__file__).parents[2] / "README.md"
@@ -51,7 +51,7 @@ def test_what_pages_say_to_type_can_be_typed(page: Path) -> None:
         try:
             parse(words)
         except click.UsageError as error:
-            refused = message_of(error)
+            refused = usage_error_text(error)
         # A table may leave out what everybody has to fill in.
         assert not refused or "required" in refused, words
 

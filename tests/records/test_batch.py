@@ -21,7 +21,7 @@ from ottla.records.batch import (
     recompress,
     split_batches,
     stamp,
-    stamp_append_time,
+    stamp_timestamps,
 )
 from ottla.records.compression import Codec
 from ottla.records.crc import crc32c
@@ -180,7 +180,7 @@ def test_a_truncated_batch_does_not_match_its_checksum_and_has_no_payload() -> N
     with pytest.raises(CorruptRecordsError, match="truncated"):
         read_batch(batch[:-1], 0)
     with pytest.raises(CorruptRecordsError, match="truncated"):
-        stamp_append_time(bytearray(batch[:-1]), 0, 5)
+        stamp_timestamps(bytearray(batch[:-1]), 0, TimestampType.LOG_APPEND_TIME, 5)
 
 
 def test_stamping_moves_a_batch_without_touching_its_checksum() -> None:
@@ -203,7 +203,7 @@ def test_stamping_moves_a_batch_without_touching_its_checksum() -> None:
 @pytest.mark.parametrize("codec", Codec)
 def test_an_append_time_is_stamped_over_compressed_records(codec: Codec) -> None:
     buffer = bytearray(b"--" + full_batch(codec))
-    stamp_append_time(buffer, 2, 987_654)
+    stamp_timestamps(buffer, 2, TimestampType.LOG_APPEND_TIME, 987_654)
     header = read_header(buffer, 2)
     assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert header.max_timestamp == 987_654
@@ -219,7 +219,7 @@ def test_a_batch_can_be_built_with_its_append_time() -> None:
         RECORDS, timestamp_type=TimestampType.LOG_APPEND_TIME, append_time_ms=987_654
     )
     stamped = bytearray(build_batch(RECORDS))
-    stamp_append_time(stamped, 0, 987_654)
+    stamp_timestamps(stamped, 0, TimestampType.LOG_APPEND_TIME, 987_654)
     assert built == stamped
 
 
@@ -228,7 +228,7 @@ def test_a_batch_can_be_built_with_its_append_time() -> None:
 def test_recompressing_changes_the_codec_only(source: Codec, target: Codec) -> None:
     buffer = bytearray(b"--" + full_batch(source))
     stamp(buffer, 2, base_offset=40, leader_epoch=6)
-    stamp_append_time(buffer, 2, 55)
+    stamp_timestamps(buffer, 2, TimestampType.LOG_APPEND_TIME, 55)
     before = read_header(buffer, 2)
     batch = recompress(buffer, 2, before, target, None)
     after = read_header(batch, 0)
@@ -334,5 +334,5 @@ def test_a_wrong_checksum_stays_wrong_when_it_is_renewed() -> None:
         damaged, producer_id=1, producer_epoch=2, base_sequence=3, flags=BatchFlag(0)
     )
     assert not crc_matches(sent, 0, read_header(sent, 0))
-    stamp_append_time(damaged, 0, 55)
+    stamp_timestamps(damaged, 0, TimestampType.LOG_APPEND_TIME, 55)
     assert not crc_matches(damaged, 0, read_header(damaged, 0))

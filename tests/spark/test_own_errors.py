@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.pipeline import of_program
+from ottla.cli.pipeline import program_error
 from ottla.spark.pipeline.failure_policy import Failure, NextStep, judge
 from ottla.spark.pipeline.user_errors import own_error, own_place
 
@@ -91,11 +91,11 @@ def test_an_error_of_a_program_is_told_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(KeyError) as caught:
         runpy.run_path(str(program))
     assert own_place(caught.value) == "fraud.py, line 2, in clean"
-    assert str(of_program(caught.value, "-v shows more")) == (
+    assert str(program_error(caught.value, "-v shows more")) == (
         "KeyError: 'silver' (fraud.py, line 2, in clean): -v shows more"
     )
 
 
 def test_a_program_that_needs_a_session_too_early_is_told_what_to_do() -> None:
     error = RuntimeError("[SESSION_OR_CONTEXT_NOT_EXISTS] SparkSession should be created first.")
-    assert "make that in transform" in str(of_program(error, "-v shows more"))
+    assert "make that in transform" in str(program_error(error, "-v shows more"))

@@ -1,6 +1,6 @@
 """The `ottla` command.
 
-`main` takes what was typed, `commands/` declares what can be typed, and one room for each subject does the work.
-What every command needs stands here: exit codes, errors in one line, the connection to a cluster, times as people
-write them. What only one command needs belongs into the room of its subject.
+`main` parses the command line, `commands/` declares what can be typed, and one package for each subject does the work.
+This package has what every command needs: exit codes, errors in one line, the connection to a cluster, parsing of
+times. Code for a single command belongs into the package of its subject.
 """

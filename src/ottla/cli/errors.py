@@ -1,4 +1,4 @@
-"""What went wrong, in one line that says what to try."""
+"""Errors of commands, printed in one line with advice."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class CommandError(OttlaError):
 
 
 class UsageError(CommandError):
-    """What was typed makes no sense together."""
+    """The arguments of a command contradict each other."""
 
 
 _PERMISSION: Final = (
-    "ask for the permission, or give the credentials of somebody who has it with --command-config"
+    "ask for the permission, or give the credentials of a user who has it with --command-config"
 )
 _ADVICE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`ottla topics list` shows which topics there are",
@@ -44,18 +44,18 @@ _ADVICE: Final = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _PERMISSION,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _PERMISSION,
     ErrorCode.SASL_AUTHENTICATION_FAILED: "check user name and password in the file of --command-config",
-    ErrorCode.NETWORK_EXCEPTION: "is the broker there? -b HOST:PORT says where it is",
+    ErrorCode.NETWORK_EXCEPTION: "is the broker running? -b HOST:PORT chooses its address",
     ErrorCode.UNSUPPORTED_VERSION: "the cluster is too old for this; `ottla cluster api-versions` shows what it serves",
 }
 
 
 _SASL: Final = "SaslHandshake"
-# Of the context: what the text says in other words, or the command itself.
-_UNTOLD: Final = frozenset({"api", "accepted"})
+# Parts of the context that are not printed: the text or the command says the same.
+_HIDDEN_CONTEXT: Final = frozenset({"api", "accepted"})
 
 
 def line_of(error: BaseException) -> str:
-    """What to print."""
+    """The text of an error in one line, safe to print."""
     return printable(_line_of(error))
 
 
@@ -73,7 +73,7 @@ def _line_of_kafka(error: KafkaError) -> str:
     about = ", ".join(
         f"{key.replace('_', ' ')} {value}"
         for key, value in error.context.items()
-        if key not in _UNTOLD and not _has_word(text, str(value))
+        if key not in _HIDDEN_CONTEXT and not _has_word(text, str(value))
     )
     line = f"{text} ({about})" if about else text
     advice = _ADVICE.get(error.code)
@@ -90,8 +90,8 @@ def _has_word(text: str, word: str) -> bool:
     return re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text) is not None
 
 
-def tell_each(errors: Iterable[BaseException]) -> int:
-    """Says of several things what went wrong with each; the exit code."""
+def print_errors(errors: Iterable[BaseException]) -> int:
+    """Print one line for each error; returns the exit code."""
     code = DONE
     for error in errors:
         print(f"ottla: {line_of(error)}", file=sys.stderr)
@@ -102,7 +102,7 @@ def tell_each(errors: Iterable[BaseException]) -> int:
 def attempt(
     keys: Iterable[Any], call: Callable[[], Mapping[Any, Any] | None]
 ) -> tuple[dict[Any, Any], dict[Any, KafkaError]]:
-    """What came of each thing, and what went wrong with the others."""
+    """Call the cluster for several keys: the results, and the errors of the others."""
     wanted = list(keys)
     if not wanted:
         return {}, {}

@@ -1,4 +1,4 @@
-"""What the shell learns of how a command ended."""
+"""The exit codes of the `ottla` command."""
 
 from __future__ import annotations
 
@@ -7,3 +7,4 @@ from typing import Final
 DONE, FAILED, USAGE = 0, 1, 2
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
+TERMINATED: Final = 143

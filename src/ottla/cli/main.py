@@ -1,4 +1,4 @@
-"""The `ottla` command: from what was typed to the function that does the work, and to an exit code."""
+"""The entry point of the `ottla` command: parses the line, calls the function for it, returns an exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib import import_module
 import click
 
 from ottla.cli.commands.root import ROOT, parse
-from ottla.cli.commands.syntax import Arguments, Call, message_of
+from ottla.cli.commands.syntax import Arguments, Call, usage_error_text
 from ottla.cli.exit_codes import DONE, FAILED, INTERRUPTED, PIPE_CLOSED, USAGE
 from ottla.version import VERSION
 
@@ -19,10 +19,10 @@ Work = Callable[[Arguments], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command; returns its exit code."""
+    """Run a command; returns its exit code."""
     _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
-        # What a terminal of ASCII lacks is shown as `\\u2026`, which is better than no help at all.
+        # Characters that the encoding lacks, as on an ASCII terminal, are printed as `\\u2026`.
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -32,13 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader, such as `head`, has seen enough. What is left in the buffer must not raise again at exit.
+        # The reader, such as `head`, has closed the pipe. The rest of the buffer must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
 
 
 def _open_standard_streams() -> None:
-    """Whoever closed some of them (`>&-`) wants to see nothing; the next file or socket must not take their place."""
+    """Open closed standard streams (`>&-`) on /dev/null, so that no other file or socket gets their numbers."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
             os.fstat(number)
@@ -56,12 +56,12 @@ def _main(given: list[str]) -> int:
     if not given:
         print(click.Context(ROOT, info_name="ottla").get_help(), file=sys.stderr)
         return USAGE
-    call = _call(given)
-    return _run(_function(call.work), call.arguments)
+    call = _parse(given)
+    return _run(_load(call.work), call.arguments)
 
 
-def _call(given: list[str]) -> Call:
-    """What was typed; ends the process where it is help or makes no sense."""
+def _parse(given: list[str]) -> Call:
+    """Parse the words; ends the process after --help or a usage error."""
     if given[0] == "help":
         given = [*given[1:], "--help"]
     elif given == ["version"]:
@@ -69,22 +69,22 @@ def _call(given: list[str]) -> Call:
     try:
         return parse(given)
     except click.exceptions.Exit as ended:
-        sys.stdout.flush()  # what --help printed: a closed pipe shows here and not at the end
+        sys.stdout.flush()  # of --help: a closed pipe raises here and not at exit
         sys.exit(ended.exit_code)
     except click.UsageError as error:
-        _refuse(error)
+        _print_usage_error(error)
         sys.exit(USAGE)
 
 
-def _refuse(error: click.UsageError) -> None:
-    """Usage and one line."""
+def _print_usage_error(error: click.UsageError) -> None:
+    """Print the usage and the error in one line."""
     ctx = error.ctx or click.Context(ROOT, info_name="ottla")
     name = ctx.command_path
     print(ctx.get_usage(), file=sys.stderr)
-    print(f"{name}: {message_of(error)} ({name} --help explains)", file=sys.stderr)
+    print(f"{name}: {usage_error_text(error)} ({name} --help explains)", file=sys.stderr)
 
 
-def _function(name: str) -> Work:
+def _load(name: str) -> Work:
     module, _, function = name.partition(":")
     found: Work = getattr(import_module(f"ottla.cli.{module}"), function)
     return found
@@ -95,7 +95,7 @@ def _run(function: Work, arguments: Arguments) -> int:
     from ottla.errors import ConfigError, OttlaError
 
     if "client_options" in arguments:
-        # The others, such as serve, have logs of their own.
+        # Commands without a client, such as serve, set up logging themselves.
         from ottla.cli.connection import log_to_stderr
 
         log_to_stderr(arguments)
@@ -104,15 +104,17 @@ def _run(function: Work, arguments: Arguments) -> int:
     except BrokenPipeError:
         raise
     except (OttlaError, OSError) as error:
-        _tell(arguments, line_of(error))
+        _print_error(arguments, line_of(error))
         return USAGE if isinstance(error, (ConfigError, UsageError)) else FAILED
     except Exception as error:
-        _tell(arguments, f"{type(error).__name__}: {line_of(error)}: this is a bug, -v shows where")
+        _print_error(
+            arguments, f"{type(error).__name__}: {line_of(error)}: this is a bug, -v shows where"
+        )
         return FAILED
 
 
-def _tell(arguments: Arguments, line: str) -> None:
-    """What went wrong, and with -v where."""
+def _print_error(arguments: Arguments, line: str) -> None:
+    """Print the error, with -v after its traceback."""
     if getattr(arguments, "verbose", False):
         import traceback
 

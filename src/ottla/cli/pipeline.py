@@ -41,7 +41,7 @@ _NO_SESSION_YET: Final = (
 
 
 class _Stopped(BaseException):
-    """SIGTERM came."""
+    """SIGTERM arrived."""
 
 
 def run(arguments: Arguments) -> int:
@@ -55,7 +55,7 @@ def run(arguments: Arguments) -> int:
     # raised too, and reported in one line.
     logging.getLogger("py4j").setLevel(logging.WARNING if arguments.verbose else logging.CRITICAL)
     for handler in logging.getLogger().handlers:
-        handler.addFilter(_is_not_of_py4j)
+        handler.addFilter(_is_not_from_py4j)
     if not arguments.verbose:
         warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
         quieten(os.environ)
@@ -78,7 +78,7 @@ def run(arguments: Arguments) -> int:
         except (OttlaError, BrokenPipeError):
             raise
         except Exception as error:
-            raise of_program(error, "" if arguments.verbose else _MORE) from error
+            raise program_error(error, "" if arguments.verbose else _MORE) from error
         watch.finished("ended")
     except (KeyboardInterrupt, _Stopped):
         watch.finished("stopped")

@@ -1,4 +1,4 @@
-"""`ottla serve`: a broker until SIGTERM or Ctrl-C."""
+"""`ottla serve`: runs a broker until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from ottla.version import VERSION
 logger = EventLog("ottla.serve")
 
 _LISTEN_ADVICE: Final = {
-    errno.EADDRINUSE: "is a broker running there already? {flag} HOST:PORT says another port, 0 picks a free one",
-    errno.EACCES: "ports below 1024 are the administrator's, {flag} HOST:PORT says another one",
-    errno.EADDRNOTAVAIL: "the address has to be one of this machine's; 0.0.0.0 stands for all of them",
+    errno.EADDRINUSE: "is a broker running there already? {flag} HOST:PORT chooses another port, 0 a free one",
+    errno.EACCES: "ports below 1024 need privileges, {flag} HOST:PORT chooses another one",
+    errno.EADDRNOTAVAIL: "the address must belong to this machine; 0.0.0.0 stands for all of its addresses",
 }
 
 
 def serve(arguments: Arguments) -> int:
-    """Runs until told to stop; 0 after a clean stop."""
+    """Run until told to stop; returns 0 after a clean stop."""
     file = None if arguments.config is None else ServerFile(Path(arguments.config))
     settings = settings_of(arguments, file)
     level = arguments.log_level or ("debug" if arguments.verbose else "info")
-    log_lines.begin(arguments.log_format, level)
+    log_lines.set_up_logging(arguments.log_format, level)
     if file is not None and file.without_effect:
         logger.warning(
             "options_without_effect",
@@ -59,7 +59,7 @@ def serve(arguments: Arguments) -> int:
 
 
 def settings_of(arguments: Arguments, file: ServerFile | None = None) -> BrokerSettings:
-    """The settings that the command line and the file give; the command line wins."""
+    """The settings of the command line and of the file; the command line takes precedence."""
     options: dict[str, object] = dict(file.options) if file is not None else {}
     for text in arguments.options:
         name, separator, value = text.partition("=")
@@ -89,7 +89,7 @@ def _listen_of(arguments: Arguments, file: ServerFile | None) -> Endpoint:
 def _advertise_of(arguments: Arguments, file: ServerFile | None) -> Endpoint | None:
     if arguments.advertise is not None:
         return Endpoint.parse(arguments.advertise)
-    # What the file advertises is the way to where the file listens.
+    # The advertised address of the file belongs to its listener.
     return None if file is None or arguments.listen is not None else file.advertise()
 
 

@@ -1,4 +1,4 @@
-"""Times as people write them."""
+"""Times and durations as users type them."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _ADVICE: Final = (
 
 
 def current_ms() -> int:
-    """Now, in milliseconds since 1970."""
+    """The current time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def moment_ms(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970 of a number of them, a date with or without a time, or a duration that ends now."""
+    """Milliseconds since 1970 of a number of them, a date with or without a time, or a duration before now."""
     text = text.strip()
     if text.isdecimal():
         number = float(text)
@@ -53,15 +53,15 @@ def moment_ms(text: str, now_ms: int) -> int:
         return now_ms - ago_ms
     at = _date_ms(text)
     if at is None:
-        raise UsageError(f"{text!r} is no time", _ADVICE)
+        raise UsageError(f"{text!r} is not a time", _ADVICE)
     return at
 
 
 def date_ms(text: str) -> int:
-    """Milliseconds since 1970 of a date; as in Kafka's tools, it is UTC unless it says otherwise."""
+    """Milliseconds since 1970 of a date, in UTC unless it has a time zone, as in Kafka's tools."""
     found = _date_ms(text)
     if found is None:
-        raise UsageError(f"{text!r} is no date", "write it as 2026-01-31T12:00:00")
+        raise UsageError(f"{text!r} is not a date", "write it as 2026-01-31T12:00:00")
     return found
 
 
@@ -69,7 +69,7 @@ def duration_ms(text: str) -> int:
     """Milliseconds of 15m, 1h30m, 2d or, as in Kafka's tools, P1DT12H."""
     found = _duration_ms(text.strip())
     if found is None:
-        raise UsageError(f"{text!r} is no duration", "write it as 15m, 1h30m, 2d or P1DT12H")
+        raise UsageError(f"{text!r} is not a duration", "write it as 15m, 1h30m, 2d or P1DT12H")
     return found
 
 

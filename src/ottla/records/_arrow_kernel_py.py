@@ -1,4 +1,4 @@
-"""Records to Arrow's buffers and back, in pure Python: as _arrow_kernel.pyx, which is faster."""
+"""Records to Arrow's buffers and back in pure Python; _arrow_kernel.pyx is the same, but faster."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 _MOST_ROWS: Final = 1 << 56
 
 
-# ---------------------------------------------------------------- records to columns
+# Records to columns
 
 
 def _validity(valid: Sequence[bool]) -> tuple[int, bytes | None]:
@@ -70,12 +70,12 @@ class _BlobColumn:
         self.size_bytes += len(one or b"")
 
     def rewind(self, row_count: int) -> None:
-        """Forget what came after so many rows."""
+        """Drop the rows from `row_count` on."""
         self.size_bytes -= sum(len(one or b"") for one in self.fields[row_count:])
         del self.fields[row_count:]
 
     def take(self) -> BlobBuffers:
-        """The buffers; the column is empty then."""
+        """The buffers; the column is empty afterwards."""
         offsets = array("i", [0])
         end = 0
         for one in self.fields:
@@ -130,9 +130,9 @@ class ColumnsBuilder:
         start_offset: int = 0,
         end_offset: int = INT64_MAX,
     ) -> int:
-        """Add those of the `count` records of a batch that are within the bounds: how many.
+        """Add the records of a batch that are within the bounds; returns how many.
 
-        If one is corrupt, none was added. OverflowError if a column might get larger than the limit.
+        If one is corrupt, none is added. OverflowError if a column might get larger than the limit.
         """
         _check_int64(count, base_offset, base_timestamp, append_time_ms or 0)
         _check_int64(start_offset, end_offset)
@@ -199,7 +199,7 @@ class ColumnsBuilder:
         self._headers_offsets.append(len(self._header_key.fields))
 
     def _rewind(self, row_count: int, header_count: int) -> None:
-        """Forget the rows that came after."""
+        """Drop the rows that came after."""
         del self._offsets[row_count:]
         del self._timestamps[row_count:]
         self._key.rewind(row_count)
@@ -209,7 +209,7 @@ class ColumnsBuilder:
         self._header_value.rewind(header_count)
 
     def finish(self) -> BuiltColumns:
-        """The columns; the builder is empty then."""
+        """The columns; the builder is empty afterwards."""
         timestamp_nulls, timestamp_validity = _validity([t is not None for t in self._timestamps])
         ends = self._headers_offsets
         headers_nulls, headers_validity = _validity([start < end for start, end in pairwise(ends)])
@@ -232,7 +232,7 @@ class ColumnsBuilder:
         return finished
 
 
-# ---------------------------------------------------------------- columns to records
+# Columns to records
 
 
 def _check_rows(first: int, count: int) -> None:
@@ -351,7 +351,7 @@ class _HeadersView:
 
 @dataclass
 class _TopicBatches:
-    """The open batches of a topic, and where its records without a key go."""
+    """The open batches of a topic, and the partition for records without a key."""
 
     partition_count: int
     sticky: int
@@ -360,13 +360,13 @@ class _TopicBatches:
 
 
 class SectionsEncoder:
-    """Makes the records sections of batches out of rows, for all partitions in one pass.
+    """Makes the records sections of batches from rows, for all partitions in one pass.
 
-    The partition is the row's own, else that of its key, else one to which records go until they are
-    `sticky_bytes`, and then the next. A record that is larger than `limit_bytes` gets a batch of its
-    own. After an error, rows may have been taken or not: the encoder is of no more use.
+    The partition is that of the row, else that of its key, else one that changes after `sticky_bytes`.
+    A record larger than `limit_bytes` gets a batch of its own. After an error the encoder cannot be used
+    any more: some rows may have been encoded.
 
-    A section's data is there for `seal` to look at, and may be gone when that has returned.
+    `seal` must not keep the data of a section: the buffer is used again.
     """
 
     def __init__(self, limit_bytes: int, sticky_bytes: int, first_partition: int = 0) -> None:
@@ -380,14 +380,14 @@ class SectionsEncoder:
         self._topics: list[_TopicBatches] = []
 
     def add_topic(self, partition_count: int) -> int:
-        """The number of a topic with so many partitions, by which rows can name it."""
+        """The number of a new topic, by which rows refer to it."""
         if not 0 < partition_count <= INT32_MAX:
             raise ValueError("there have to be partitions")
         self._topics.append(_TopicBatches(partition_count, self._first_partition % partition_count))
         return len(self._topics) - 1
 
     def append(self, rows: Rows, default_timestamp: int, seal: Callable[[Section], T]) -> list[T]:
-        """Encode rows: what `seal` makes of each section that is full, each partition's in order.
+        """Encode rows; returns the results of `seal` for full sections, in order for each partition.
 
         Rows without a timestamp get the default one.
         """
@@ -440,7 +440,7 @@ class SectionsEncoder:
         value: bytes | None,
         headers: tuple[Header, ...],
     ) -> Section | None:
-        """Write a record to its partition or that of its key, or to another: the section it filled."""
+        """Write a record to a partition; returns the section that it filled."""
         state = self._topics[topic]
         is_sticky = partition is None and key is None
         if is_sticky:
@@ -477,7 +477,7 @@ class SectionsEncoder:
         return full
 
     def _close_section(self, topic: int, partition: int) -> Section:
-        """What the partition has so far."""
+        """The section of the partition so far."""
         builder = self._topics[topic].open.pop(partition)
         return Section(
             topic,
@@ -489,7 +489,7 @@ class SectionsEncoder:
         )
 
     def finish(self, seal: Callable[[Section], T]) -> list[T]:
-        """What `seal` makes of all other sections; the encoder is empty then."""
+        """The results of `seal` for the remaining sections; the encoder is empty afterwards."""
         return [
             seal(self._close_section(topic, partition))
             for topic, state in enumerate(self._topics)

@@ -1,7 +1,7 @@
-"""What the client needs of the record kernel, in pure Python: as _client_kernel.pyx, which is faster.
+"""The client's part of the record kernel in pure Python; _client_kernel.pyx is the same, but faster.
 
 Building appends one record at a time to a growing section; reading takes records out of a section
-a few at a time; keys are hashed as Java's client hashes them.
+a few at a time; keys are hashed as in Java's client.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ _DOES_NOT_FIT: Final = -1
 
 
 class SentRecord:
-    """Which record of a batch it is, and what is known of it before it is sent."""
+    """A record of a batch: its index, and what is known of it before it is sent."""
 
     __slots__ = ("_batch", "_index", "_key_size", "_timestamp", "_value_size")
 
@@ -61,8 +61,8 @@ class SentRecord:
 class RecordsBuilder:
     """A records section that grows record by record up to a limit.
 
-    A timestamp of None is the time of the clock. Threads may append at the same time, and once it is
-    closed, it takes no more: those who still append are told that their record does not fit.
+    A timestamp of None means the current time. Threads may append at the same time; after `close` no
+    record fits.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -144,7 +144,7 @@ class RecordsBuilder:
         headers: Sequence[Header] = (),
         on_delivery: object = None,
     ) -> S | None:
-        """As `append`; what tells of the record, for the batch that this is the builder of, or None.
+        """As `append`, but returns a SentRecord for `batch`, or None if the record does not fit.
 
         `callbacks` gets it and `on_delivery`, if there is one, before any other thread sees the record.
         """
@@ -169,9 +169,9 @@ class RecordsBuilder:
         headers: Sequence[Header] = (),
         start: int = 0,
     ) -> tuple[int, int]:
-        """Add records of one timestamp from `values[start]` on: the first one's place, and how many fit.
+        """Add records of one timestamp from `values[start]` on; returns the index of the first, and how many fit.
 
-        All of them have the same headers. If one is refused by an exception, none was added.
+        All have the same headers. If one is refused by an exception, none was added.
         """
         if not isinstance(values, list | tuple):
             raise TypeError("values have to be a list or a tuple")
@@ -214,8 +214,8 @@ class RecordsReader(Generic[R]):
     """Takes the records of a section out of it a few at a time, as tuples of `record_class`.
 
     Its fields are those of ConsumerRecord: topic, partition, offset, timestamp, timestamp type, key,
-    value, headers, leader epoch, and the sizes of key and value as they were sent (-1 for null).
-    `key_of(topic, headers, bytes)` and `value_of(topic, headers, bytes)` make the keys and values that
+    value, headers, leader epoch, and the serialized sizes of key and value (-1 for null).
+    `key_of(topic, headers, bytes)` and `value_of(topic, headers, bytes)` deserialize keys and values that
     are not null.
     """
 
@@ -257,14 +257,14 @@ class RecordsReader(Generic[R]):
 
     @property
     def done(self) -> bool:
-        """Whether everything was read; bytes behind the last record are yet to be complained of."""
+        """Whether all records were read; bytes after the last one are not checked yet."""
         return self._index == self._count and self._position == len(self._data)
 
     def read(self, max_records: int) -> list[R]:
-        """The next records, at most so many; none when there are no more.
+        """The next records, at most `max_records`; none at the end.
 
         A record that is corrupt or cannot be deserialized raises when it is the first to be read:
-        those before it are given out first, and reading does not get past it.
+        those before it are returned first, and reading does not get past it.
         """
         records: list[R] = []
         try:
@@ -346,7 +346,7 @@ class RecordsReader(Generic[R]):
 
 
 def longest_bytes(items: Sequence[object]) -> int | None:
-    """The size of the largest, where None has -1; None if something is neither bytes nor None."""
+    """The size of the largest item, -1 for None; None if an item is neither bytes nor None."""
     if not isinstance(items, list | tuple):
         raise TypeError("what is measured has to be a list or a tuple")
     longest = -1
@@ -386,7 +386,7 @@ def partition_of_key(key: bytes, partition_count: int) -> int:
 
 
 def partitions_of_keys(keys: Sequence[bytes | None], partition_count: int) -> list[int]:
-    """The same for many keys; -1 for those that are null."""
+    """The same for many keys; -1 for null."""
     if not isinstance(keys, list | tuple):
         raise TypeError("keys have to be a list or a tuple")
     if partition_count <= 0:

@@ -47,10 +47,10 @@ class _RowRun(NamedTuple):
 class RecordColumns:
     """Collects the records of fetched batches as Arrow columns.
 
-    The schema names those of SCHEMA that are wanted. `topic` may also be a dictionary of strings, and
-    `timestamp` have other units, from milliseconds down, and another time zone or none. A timestamp
-    that its unit cannot express is null; records without headers have null headers. A column of bytes
-    holds at most `column_limit_bytes`, and more records make another record batch.
+    The schema selects columns of SCHEMA. `topic` may also be a dictionary of strings, and `timestamp` may
+    have another unit (milliseconds or smaller) and another time zone or none. A timestamp that does not
+    fit its unit is null, and so are the headers of records without headers. A column of bytes holds at
+    most `column_limit_bytes`; more records start another record batch.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class RecordColumns:
 
     @property
     def row_count(self) -> int:
-        """How many rows were collected."""
+        """The number of rows collected."""
         return self._finished_rows + self._builder.row_count
 
     def append(
@@ -86,11 +86,11 @@ class RecordColumns:
         end_offset: int = INT64_MAX,
         limit_bytes: int = DEFAULT_LIMIT_BYTES,
     ) -> int:
-        """Add the records of the batch at `position` that are within the bounds: the next position.
+        """Add the records of the batch at `position` within the bounds; returns the next position.
 
-        CorruptRecordsError adds nothing, and so does OverflowError, if a batch alone is too large for a
-        column; what was collected before stays. The checksum is not looked at. Markers and aborted
-        records are rows like others: do not append their batches.
+        CorruptRecordsError, and OverflowError if the batch alone is too large for a column, leave the
+        collected rows unchanged. The checksum is not checked. Do not append batches of markers or of aborted
+        records: they become rows like others.
         """
         append_time_ms = None
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -127,7 +127,7 @@ class RecordColumns:
         end_offset: int = INT64_MAX,
         limit_bytes: int = DEFAULT_LIMIT_BYTES,
     ) -> int:
-        """As `append`, but CorruptRecordsError if the checksum is wrong."""
+        """As `append`, but raises CorruptRecordsError if the checksum is wrong."""
         if not crc_matches(buf, position, header):
             raise CorruptRecordsError(
                 f"the checksum of the batch at offset {header.base_offset} is wrong"
@@ -144,7 +144,7 @@ class RecordColumns:
         )
 
     def finish(self) -> list[pa.RecordBatch]:
-        """The columns, usually in one record batch; none if there are no records."""
+        """The collected columns, usually in one record batch; an empty list if there are no records."""
         self._close_columns()
         finished = self._finished
         self._finished = []
@@ -157,7 +157,7 @@ class RecordColumns:
         self._runs.append(run)
 
     def _close_columns(self) -> None:
-        """Make a record batch of what there is."""
+        """Make a record batch of the current rows."""
         if not self._builder.row_count:
             return
         built = self._builder.finish()
@@ -168,12 +168,12 @@ class RecordColumns:
 
 
 def is_data(header: BatchHeader) -> bool:
-    """Whether the records of a batch are users' records and not markers."""
+    """Whether the records of a batch are data and not markers."""
     return not header.is_control
 
 
 class DecodedColumns(NamedTuple):
-    """Record batches, and where reading goes on after them."""
+    """Record batches, and the next offset to read."""
 
     batches: list[pa.RecordBatch]
     next_offset: int
@@ -189,11 +189,10 @@ def decode_batches(
     end_offset: int = INT64_MAX,
     wants: Callable[[BatchHeader], bool] = is_data,
 ) -> DecodedColumns:
-    """The columns of the batches of a fetch, with their checksums checked.
+    """The columns of fetched batches, with their checksums checked.
 
-    What is incomplete at the end is left out, as brokers send it; UnsupportedMagicError for what has to
-    go through `legacy.upgraded` first. `wants` says of every batch in order whether its records are
-    wanted; the position moves past those that are not.
+    An incomplete batch at the end is left out. UnsupportedMagicError if `legacy.upgraded` has to convert
+    the batches first. `wants` is called for every batch in order; batches that it refuses are skipped.
     """
     columns = RecordColumns(schema)
     next_offset = start_offset
@@ -279,7 +278,7 @@ def _number_array(
 
 
 def _repeated_numbers(values: list[int], runs: list[_RowRun]) -> pa.Array:
-    """A number of 32 bits for each run, as often as it has rows."""
+    """A 32-bit number for each run, repeated for each of its rows."""
     # Several times as fast as pa.repeat, which appends one by one.
     parts = [_INT32.pack(value) * run.row_count for value, run in zip(values, runs, strict=True)]
     data = parts[0] if len(parts) == 1 else b"".join(parts)

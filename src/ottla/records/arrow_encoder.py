@@ -12,12 +12,12 @@ from ottla.records.batch import HEADER_BYTES, BatchFlag, build_around
 from ottla.records.columns import Blobs, HeaderLists, Numbers, Rows, Section
 from ottla.records.compression import Codec
 
-# What brokers take by default: their max.message.bytes is 12 bytes more.
+# 12 bytes less than the default max.message.bytes of brokers.
 DEFAULT_BATCH_SIZE_BYTES: Final = 1024 * 1024
 
 
 class EncodedBatch(NamedTuple):
-    """A batch without producer id, epoch and sequence: `batch.header_with_producer` sets them."""
+    """A batch without producer id, epoch and sequence, which `batch.header_with_producer` sets."""
 
     topic: str
     partition: int
@@ -26,16 +26,16 @@ class EncodedBatch(NamedTuple):
 
 
 class ColumnsEncoder:
-    """Makes record batches out of Arrow columns, for all partitions in one pass.
+    """Makes record batches from Arrow columns, for all partitions in one pass.
 
-    The columns are those of Spark's Kafka sink: `value`, and where they are there `key`, `headers`,
-    `topic` (unless one is given for all rows), `partition` and also `timestamp`; others do not count.
-    A row whose partition is null or missing goes where Java's default partitioner puts its key. Rows
-    without a key fill `sticky_bytes` of one partition after another, from `first_partition` on; 1 is
-    round-robin. `partition_count_of` is asked once for each topic.
+    The columns are those of Spark's Kafka sink: `value`, and optionally `key`, `headers`, `topic` (unless
+    one topic is given for all rows), `partition` and `timestamp`; others are ignored. A row without a
+    partition goes where Java's default partitioner puts its key. Rows without a key fill `sticky_bytes`
+    of one partition after another, from `first_partition` on; 1 means round-robin. `partition_count_of`
+    is called once for each topic.
 
-    A batch is at most `batch_size_bytes` before compression, unless it has one record only. After an
-    error the encoder is of no more use: some rows of the call may have been taken.
+    A batch has at most `batch_size_bytes` before compression, unless it has a single record. After an
+    error the encoder cannot be used any more: some rows of the call may have been encoded.
     """
 
     def __init__(
@@ -66,15 +66,15 @@ class ColumnsEncoder:
 
     @property
     def row_count(self) -> int:
-        """How many rows were encoded."""
+        """The number of rows encoded."""
         return self._encoder.row_count
 
     def append(
         self, rows: pa.RecordBatch | pa.Table, timestamp_ms: int | None = None
     ) -> list[EncodedBatch]:
-        """Encode rows: the batches that are full now, each partition's in order.
+        """Encode rows; returns the batches that are full, in order for each partition.
 
-        Rows whose timestamp is null or missing get `timestamp_ms`, or the time of the clock.
+        Rows without a timestamp get `timestamp_ms`, or the current time.
         """
         if self._has_failed:
             raise ValueError("rows before these were refused: begin with another encoder")
@@ -88,7 +88,7 @@ class ColumnsEncoder:
         return encoded
 
     def finish(self) -> list[EncodedBatch]:
-        """The rest, each partition's batches in order; the encoder can be used again then."""
+        """The remaining batches, in order for each partition; the encoder can then be used again."""
         if self._has_failed:
             raise ValueError("rows were refused: begin with another encoder")
         return self._encoder.finish(self._sealed)
@@ -126,7 +126,7 @@ class ColumnsEncoder:
         )
 
     def _topic_numbers(self, column: Any, row_count: int) -> Numbers | None:
-        """The number of each row's topic; None if all rows have the given one."""
+        """The topic number of each row; None if all rows have the given topic."""
         if self._topic is not None:
             self._number_of(self._topic)
             return None
@@ -185,7 +185,7 @@ def _is_direct(kind: Any) -> bool:
 
 
 def _is_indirect(kind: Any) -> bool:
-    """Whether the array can be cast to one whose buffers are."""
+    """Whether the array can be cast to a type whose buffers are offsets and data."""
     types = pa.types
     return any(
         is_one(kind)
@@ -194,7 +194,7 @@ def _is_indirect(kind: Any) -> bool:
 
 
 def _decoded(array: Any) -> Any:
-    """The array without what only saves space or gives it a name."""
+    """The array without dictionary encoding and extension types."""
     while True:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
@@ -250,7 +250,7 @@ def _partitions(array: Any) -> Numbers | None:
 
 
 def _timestamps(array: Any) -> tuple[Numbers | None, int]:
-    """A column of timestamps, or of integers that are milliseconds; and how many units these have."""
+    """A column of timestamps, or of integers in milliseconds, and the units per millisecond."""
     if array is None or pa.types.is_null(array.type):
         return None, 1
     array = _decoded(array)

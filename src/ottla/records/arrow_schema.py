@@ -1,4 +1,4 @@
-"""The columns that records have in Arrow, and pyarrow itself, which is an extra."""
+"""The Arrow schema of records, and pyarrow, which is an optional dependency."""
 
 from typing import Final
 

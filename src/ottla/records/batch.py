@@ -1,4 +1,4 @@
-"""Record batches, magic 2: header, checksum, and the way from records to batches and back."""
+"""Record batches of magic 2: header, checksum, and conversion of records to batches and back."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from ottla.records.record import INT32_MAX, Buffer, Record, Scan
 from ottla.records.record import TimestampType as TimestampType
 
 HEADER_BYTES: Final = 61
-# Base offset and length, which come before what the length counts.
+# Base offset and length, which the length does not count.
 OVERHEAD_BYTES: Final = 12
 MAGIC: Final = 2
 NO_TIMESTAMP: Final = -1
@@ -23,9 +23,9 @@ NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
-# How much a batch may decompress to where the caller has no limit of its own.
+# The default limit of the decompressed size of a batch.
 DEFAULT_LIMIT_BYTES: Final = 2**30
-# Objects of so many records are made at a time where a batch may have millions of them.
+# The number of records per list of `read_in_parts`: a batch may have millions.
 RECORDS_AT_ONCE: Final = 4096
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
@@ -57,7 +57,7 @@ class BatchFlag(IntFlag):
     NONE = 0
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
-    # The base timestamp is when tombstones and markers may go (KIP-534).
+    # The base timestamp is the time from which tombstones and markers may be deleted (KIP-534).
     DELETE_HORIZON = 0x40
 
 
@@ -90,7 +90,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """The codec of the records; three of the eight numbers are unknown and corrupt."""
+        """The codec of the records; CorruptRecordsError for the three unused numbers."""
         number = self.attributes & _CODEC_MASK
         if number >= len(_CODECS):
             raise CorruptRecordsError(f"there is no compression codec {number}")
@@ -98,7 +98,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whose clock the timestamps are from."""
+        """Whether the timestamps are of the producer or of the broker."""
         if self.attributes & _APPEND_TIME_BIT:
             return TimestampType.LOG_APPEND_TIME
         return TimestampType.CREATE_TIME
@@ -120,23 +120,23 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of the last record; they go on at 0 after 2^31 - 1."""
+        """The sequence number of the last record; 2^31 - 1 is followed by 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """The sequence number that is `by` after `sequence`; 2^31 - 1 is followed by 0."""
+    """The sequence number `by` after `sequence`; 2^31 - 1 is followed by 0."""
     return (sequence + by) & INT32_MAX
 
 
 def read_header(buf: Buffer, position: int) -> BatchHeader:
-    """The header at `position`; the batch itself need not be in the buffer."""
+    """The header at `position`; the buffer may end after it."""
     available_bytes = len(buf) - position
     if available_bytes <= MAGIC_AT:
         raise CorruptRecordsError(f"a batch header is truncated to {available_bytes} bytes")
-    # Also where magic 0 and 1 have it, whose messages may be smaller than our header.
+    # At the same place in magic 0 and 1, whose messages may be smaller than our header.
     magic = buf[position + MAGIC_AT]
     if magic != MAGIC:
         if magic < MAGIC:
@@ -152,7 +152,7 @@ def read_header(buf: Buffer, position: int) -> BatchHeader:
 
 
 def split_batches(buf: Buffer) -> list[tuple[int, BatchHeader]]:
-    """The position and header of each batch; all of them have to be complete."""
+    """The position and header of each batch; all must be complete."""
     batches = []
     position = 0
     end = len(buf)
@@ -172,22 +172,22 @@ def _truncated(header: BatchHeader, available_bytes: int) -> CorruptRecordsError
 
 
 def read_length(batch: Buffer) -> int:
-    """What the header of a batch says of the bytes behind base offset and length."""
+    """The length in the header of a batch: the number of bytes after base offset and length."""
     length: int = _INT32.unpack_from(batch, 8)[0]
     return length
 
 
 def inspect(batch: Buffer) -> tuple[BatchHeader, bool, Scan | None]:
-    """The header of one whole batch, whether its checksum is right, and what a scan finds.
+    """The header of one whole batch, whether its checksum is right, and the result of a scan.
 
-    There is no scan of a batch that is compressed or whose checksum is wrong. CorruptRecordsError if
-    the records are malformed although the checksum is right.
+    A batch that is compressed or has a wrong checksum is not scanned. CorruptRecordsError if the
+    records are malformed although the checksum is right.
     """
     return inspect_batch(BatchHeader, batch)
 
 
 def crc_matches(buf: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the checksum is that of the bytes; it is not for a truncated batch."""
+    """Whether the checksum is right; False for a truncated batch."""
     end = position + header.size_bytes
     if end > len(buf):
         return False
@@ -197,20 +197,15 @@ def crc_matches(buf: Buffer, position: int, header: BatchHeader) -> bool:
 def stamp(
     buf: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int
 ) -> None:
-    """Set what the leader assigns; the checksum does not cover it."""
+    """Set base offset and leader epoch, which the checksum does not cover."""
     _BASE_OFFSET.pack_into(buf, position, base_offset)
     _INT32.pack_into(buf, position + _LEADER_EPOCH_AT, leader_epoch)
-
-
-def stamp_append_time(buf: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
-    """Make it a LogAppendTime batch of that time and renew the checksum."""
-    stamp_timestamps(buf, position, TimestampType.LOG_APPEND_TIME, timestamp_ms)
 
 
 def stamp_timestamps(
     buf: bytearray | memoryview, position: int, kind: TimestampType, max_timestamp_ms: int
 ) -> None:
-    """Set whose clock the timestamps are from and the largest of them; renew the checksum."""
+    """Set the timestamp type and the largest timestamp, and renew the checksum."""
     header = read_header(buf, position)
     if position + header.size_bytes > len(buf):
         raise _truncated(header, len(buf) - position)
@@ -239,7 +234,7 @@ def payload(
 
 
 def read_batch(buf: Buffer, position: int, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> list[Record]:
-    """The records of the batch at `position`; does not look at the checksum."""
+    """The records of the batch at `position`; the checksum is not checked."""
     header = read_header(buf, position)
     append_time_ms = None
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -254,7 +249,7 @@ def read_batch(buf: Buffer, position: int, limit_bytes: int = DEFAULT_LIMIT_BYTE
 
 
 def read_in_parts(section: Buffer, header: BatchHeader) -> Iterator[list[Record]]:
-    """The records of a section that is decompressed, a few thousand at a time; once at least."""
+    """The records of a decompressed section in lists of a few thousand; at least one list."""
     append_time_ms = header.max_timestamp if header.attributes & _APPEND_TIME_BIT else None
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     left = header.record_count
@@ -278,20 +273,20 @@ def recompress(
     level: int | None,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> bytes:
-    """The same batch with its records compressed by another codec."""
+    """The batch with its records compressed by another codec."""
     section = compress(codec, payload(buf, position, header, limit_bytes), level)
     return _assemble(header._replace(attributes=header.attributes & ~_CODEC_MASK | codec), section)
 
 
 def with_records(header: BatchHeader, records: Sequence[Record], level: int | None) -> bytes:
-    """A batch like that of the header, with other records of the same count."""
+    """A batch with the header of another and the same number of other records."""
     return with_section(
         header, encode_records(records, header.base_offset, header.base_timestamp), level
     )
 
 
 def with_section(header: BatchHeader, section: bytes, level: int | None) -> bytes:
-    """As `with_records`, with records that are encoded already."""
+    """As `with_records`, with encoded records."""
     if header.codec is not Codec.NONE:
         section = compress(header.codec, section, level)
     return _assemble(header, section)
@@ -314,7 +309,7 @@ def build_batch(
 ) -> bytes:
     """A batch of records whose offsets increase from `base_offset` on, with or without gaps.
 
-    `last_offset` is for compaction, which may have removed the last record or all of them.
+    Compaction passes `last_offset`: it may have removed the last record, or all.
     """
     if last_offset is None:
         if not records:
@@ -360,7 +355,7 @@ def build_from(
     base_sequence: int = NO_SEQUENCE,
     flags: BatchFlag = BatchFlag.NONE,
 ) -> bytes:
-    """A batch to produce, of the records that were appended to the builder."""
+    """A batch to produce, with the records of a builder."""
     return build_around(
         builder.section(),
         builder.record_count,
@@ -388,7 +383,7 @@ def build_around(
     base_sequence: int = NO_SEQUENCE,
     flags: BatchFlag = BatchFlag.NONE,
 ) -> bytes:
-    """A batch to produce, of a records section with offsets from 0 on that is not compressed yet."""
+    """A batch to produce, with an uncompressed records section whose offsets start at 0."""
     if not record_count:
         raise ValueError("a batch to produce needs a record")
     if codec is not Codec.NONE:
@@ -421,9 +416,9 @@ def header_with_producer(
     base_sequence: int,
     flags: BatchFlag,
 ) -> bytes:
-    """The header of the same records from another producer or epoch of it (KIP-360), with these flags.
+    """The header for the same records with another producer id, epoch, sequence and flags (KIP-360).
 
-    Its checksum is that of the batch with this header. The batch is not changed: it may be on its way to a socket.
+    Its checksum is right for the batch with this header. The batch itself is not changed: it may be being sent.
     """
     header = read_header(batch, 0)
     if header.size_bytes != len(batch):
@@ -437,9 +432,9 @@ def header_with_producer(
 
 
 def _renew_crc(head: bytearray | memoryview, before: BatchHeader, crc_before: int) -> None:
-    """Make the checksum that of a changed header: the records are not looked at, so a wrong one stays wrong.
+    """Update the checksum for a changed header without reading the records, so that a wrong one stays wrong.
 
-    `crc_before` is that of the header alone, from the attributes on.
+    `crc_before` is the checksum of the old header alone, from the attributes on.
     """
     difference = crc_before ^ crc32c(head[_ATTRIBUTES_AT:])
     crc = before.crc ^ crc32c_shifted(difference, before.size_bytes - HEADER_BYTES)
@@ -447,13 +442,13 @@ def _renew_crc(head: bytearray | memoryview, before: BatchHeader, crc_before: in
 
 
 def _assemble(header: BatchHeader, section: Buffer) -> bytes:
-    """A batch of that header and records section, with its own length and checksum."""
+    """A batch of the header and records section, with length and checksum set."""
     fields = header._replace(length=_length_of(section), crc=0)
     return _seal(bytearray(_HEADER.pack(*fields)), section)
 
 
 def _length_of(section: Buffer) -> int:
-    """What the header of a batch with that records section says of its length."""
+    """The length in the header of a batch with this records section."""
     length = HEADER_BYTES - OVERHEAD_BYTES + len(section)
     if length > INT32_MAX:
         raise ValueError(f"a batch cannot have {length} bytes")
@@ -461,6 +456,6 @@ def _length_of(section: Buffer) -> int:
 
 
 def _seal(head: bytearray, section: Buffer) -> bytes:
-    """A batch with the checksum of that header and records section."""
+    """A batch of the header and records section, with the checksum set."""
     _UINT32.pack_into(head, _CRC_AT, crc32c(section, crc32c(head[_ATTRIBUTES_AT:])))
     return b"".join((head, section))

@@ -1,31 +1,31 @@
-"""Columns as the buffers that Arrow's format describes, and what the Arrow kernels make of them.
+"""Columns as buffers in Arrow's format, which the Arrow kernels read and write.
 
 A validity buffer has a bit per row, the first in the lowest; without one, no row is null. `first` is
-the row of the buffers with which the column begins: slices of Arrow arrays share their buffers.
+the row of the buffers at which the column begins: slices of Arrow arrays share their buffers.
 """
 
 from typing import Final, NamedTuple, TypeAlias
 
 from ottla.records.record import Buffer
 
-# Columns that a ColumnsBuilder fills, as bits; the offset is always there.
+# Bits for the columns that a ColumnsBuilder fills besides the offset.
 KEY: Final = 1
 VALUE: Final = 2
 TIMESTAMP: Final = 4
 HEADERS: Final = 8
 
-# What 32 bits of an offset can say.
+# The largest 32-bit offset.
 MOST_COLUMN_BYTES: Final = 2**31 - 1
 
 
-# ---------------------------------------------------------------- from records
+# From records
 
 BlobBuffers: TypeAlias = tuple[int, Buffer | None, Buffer, Buffer]
 """The number of nulls, and validity, offsets (32 bits each) and data, as Arrow's `binary` has them."""
 
 
 class BuiltColumns(NamedTuple):
-    """The columns of records: native byte order, no Python object per record."""
+    """The columns of records, in native byte order."""
 
     row_count: int
     offsets: Buffer
@@ -34,7 +34,7 @@ class BuiltColumns(NamedTuple):
     timestamps: Buffer
     key: BlobBuffers
     value: BlobBuffers
-    # Records without headers have null, as with Spark's own source.
+    # Null for records without headers, as in Spark's own source.
     headers_null_count: int
     headers_validity: Buffer | None
     headers_offsets: Buffer
@@ -43,7 +43,7 @@ class BuiltColumns(NamedTuple):
     header_value: BlobBuffers
 
 
-# ---------------------------------------------------------------- to records
+# To records
 
 
 class Blobs(NamedTuple):
@@ -66,7 +66,7 @@ class Numbers(NamedTuple):
 
 
 class HeaderLists(NamedTuple):
-    """A column of lists of headers; `entries_first` and the rest are of the structs in them."""
+    """A column of lists of headers; `entries_first` and the fields after it describe the structs in the lists."""
 
     validity: Buffer | None
     offsets: Buffer
@@ -80,22 +80,22 @@ class HeaderLists(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows to encode; a column that is None has nothing but nulls."""
+    """Rows to encode; a column that is None has only nulls."""
 
     row_count: int
     key: Blobs | None = None
     value: Blobs | None = None
     headers: HeaderLists | None = None
-    # In units of which `units_per_ms` make a millisecond; negative: one unit is so many milliseconds.
+    # In units of 1/units_per_ms milliseconds; if it is negative, a unit has -units_per_ms milliseconds.
     timestamps: Numbers | None = None
     units_per_ms: int = 1
     partitions: Numbers | None = None
-    # Numbers of topics, none of them null; None: all rows are of topic 0.
+    # The topic numbers of rows, without nulls; None if all rows are of topic 0.
     topics: Numbers | None = None
 
 
 class Section(NamedTuple):
-    """The records section of one batch, for the partition with that number of that topic."""
+    """The records section of one batch of a partition."""
 
     topic: int
     partition: int

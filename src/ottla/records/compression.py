@@ -1,4 +1,4 @@
-"""Kafka's compression codecs: the records section of a batch to compressed bytes and back."""
+"""Kafka's compression codecs for the records section of a batch."""
 
 import mmap
 import struct
@@ -60,10 +60,10 @@ _ZSTD_RLE_BLOCK: Final = 1
 _FIRST_RATIO: Final = 64
 _FIRST_BYTES: Final = 64 * 1024
 _GROWTH: Final = 8
-# What is larger is given out as it was decompressed, without a copy.
+# A larger result is returned as a view of the buffer, without a copy.
 _COPIED_BYTES: Final = 1 << 20
 
-# The text of Rust's io::ErrorKind::WriteZero: the output buffer was full before the input ended.
+# The text of Rust's io::ErrorKind::WriteZero: the output buffer was too small.
 _BUFFER_FULL: Final = "failed to write whole buffer"
 
 
@@ -130,8 +130,8 @@ def _decompress_bounded(
 ) -> bytes | memoryview:
     """Decompress into a buffer of the estimated size, and into larger ones while it overflows.
 
-    The first buffer is usually right. It is not trusted beyond a ratio, and larger ones follow only
-    when the last was filled, so a lie costs memory in proportion to what was really sent.
+    The estimate is usually right. It is limited to a ratio of the input, and a larger buffer follows only if the last
+    one was filled, so that a false size costs memory only in proportion to the input.
     """
     size_bytes = min(estimate_bytes, len(data) * _FIRST_RATIO + _FIRST_BYTES, limit_bytes)
     while True:
@@ -150,12 +150,12 @@ def _decompress_bounded(
 
 
 def _output(size_bytes: int) -> bytearray | mmap.mmap:
-    """A buffer to write to; a large one has its pages when they are written, which need not be under Python's lock."""
+    """A buffer to write to; a large one gets its pages when they are written, which may be outside the GIL."""
     return bytearray(size_bytes) if size_bytes <= _COPIED_BYTES else fresh_pages(size_bytes)
 
 
 def _gzip_estimate_bytes(data: Buffer, limit_bytes: int) -> int:
-    """The size at the end of the last member, which is exact when there is only one."""
+    """The size in the trailer of the last member, which is exact if there is only one."""
     del limit_bytes
     return int.from_bytes(data[-4:], "little")
 

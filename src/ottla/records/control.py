@@ -25,7 +25,7 @@ class MarkerType(IntEnum):
 
 
 class EndTxnMarker(NamedTuple):
-    """What a marker says: the outcome, and the coordinator epoch that decided it."""
+    """The contents of a marker: the outcome, and the epoch of the coordinator."""
 
     type: MarkerType
     coordinator_epoch: int
@@ -42,7 +42,7 @@ def encode_marker_value(coordinator_epoch: int) -> bytes:
 
 
 def parse_control_type(key: bytes | None) -> int:
-    """The number of a control record's type; those of markers are `MarkerType`."""
+    """The type number of a control record; `MarkerType` has those of markers."""
     # Later versions only add fields at the end, so they are read as version 0.
     if key is None or len(key) < _KEY.size:
         raise CorruptRecordsError("the key of a control record is too short")
@@ -53,7 +53,7 @@ def parse_control_type(key: bytes | None) -> int:
 
 
 def parse_marker_type(key: bytes | None) -> MarkerType | None:
-    """What a control record's key says; None for types that end no transaction, to be ignored."""
+    """The type of a control record by its key; None for types that end no transaction, which are ignored."""
     number = parse_control_type(key)
     if number not in (MarkerType.ABORT, MarkerType.COMMIT):
         return None
@@ -61,7 +61,7 @@ def parse_marker_type(key: bytes | None) -> MarkerType | None:
 
 
 def parse_marker(record: Record) -> EndTxnMarker | None:
-    """The marker in a control record; None for types that end no transaction, to be ignored."""
+    """The marker in a control record; None for types that end no transaction, which are ignored."""
     marker_type = parse_marker_type(record.key)
     if marker_type is None:
         return None

@@ -78,7 +78,7 @@ def crc32c_shifted_pure(difference: int, count: int) -> int:
 
 @cache
 def _power(exponent: int) -> int:
-    """x^8, squared so often."""
+    """x^(8 * 2^exponent), by repeated squaring."""
     return 1 << 23 if not exponent else _product(_power(exponent - 1), _power(exponent - 1))
 
 
@@ -116,6 +116,6 @@ def crc32c_copying(data: Buffer, start: int = 0) -> int:
 
 # CRC-32C of `data`; `start` is the CRC of the bytes before it.
 crc32c: Final[Callable[..., int]] = compiled_crc32c or crc32c_copying
-# What a difference of two CRCs becomes when the same `count` bytes follow in both: so a checksum is renewed when the
-# beginning changes, without a look at the rest, and stays wrong if it was.
+# The difference of two CRCs after the same `count` bytes follow in both. With it a checksum is updated when the
+# beginning changes, without reading the rest; a wrong one stays wrong.
 crc32c_shifted: Final[Callable[[int, int], int]] = compiled_crc32c_shifted or crc32c_shifted_pure

@@ -1,4 +1,4 @@
-"""What can be wrong with the bytes of a record batch."""
+"""Errors in the bytes of a record batch."""
 
 
 class CorruptRecordsError(Exception):
@@ -6,7 +6,7 @@ class CorruptRecordsError(Exception):
 
 
 class TooLargeError(CorruptRecordsError):
-    """Decompressed, the records are larger than whoever reads them allows."""
+    """The decompressed records are larger than the reader allows."""
 
 
 class UnsupportedMagicError(CorruptRecordsError):

@@ -1,6 +1,6 @@
-"""Messages of magic 0 and 1, from before Kafka 0.11: old logs have them, and brokers before 4.0 send them as they are.
+"""Messages of magic 0 and 1, from before Kafka 0.11, which old logs hold and brokers before 4.0 send unchanged.
 
-They are read only, and become batches of magic 2.
+They are only read, and converted to batches of magic 2.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 
 
 class Message(NamedTuple):
-    """A message as it stands in a log; the value of a compressed one is more messages."""
+    """A message in a log; the value of a compressed one contains more messages."""
 
     offset: int
     magic: int
@@ -48,9 +48,9 @@ class Message(NamedTuple):
 
 
 def upgraded(buf: Buffer) -> bytes:
-    """The same records in batches of magic 2; what is incomplete at the end is left out.
+    """The records in batches of magic 2; an incomplete message at the end is left out.
 
-    Something corrupt ends it too, unless it comes first: then that is the error.
+    A corrupt message ends the conversion; if it is the first one, CorruptRecordsError is raised.
     """
     batches: list[bytes] = []
     view = memoryview(buf)
@@ -75,7 +75,7 @@ def upgraded(buf: Buffer) -> bytes:
 
 
 def read_message(entry: Buffer) -> Message:
-    """The message that takes all of the buffer."""
+    """The message that fills the buffer."""
     if len(entry) < _ENTRY.size + _HEAD.size:
         raise CorruptRecordsError(f"a message cannot have {len(entry)} bytes")
     offset, _ = _ENTRY.unpack_from(entry)
@@ -116,7 +116,7 @@ def _upgraded(message: Message) -> bytes:
         return build_batch(
             records,
             base_offset=records[0].offset,
-            # Compaction keeps the offset of a compressed message when it drops the last of those in it.
+            # Compaction keeps the offset of a compressed message even if it removes the last message inside.
             last_offset=max(message.offset, records[-1].offset),
             timestamp_type=message.timestamp_type,
             append_time_ms=message.timestamp,
@@ -139,7 +139,7 @@ def _unwrapped(wrapper: Message) -> list[Record]:
     inner = list(_messages(memoryview(decompress(wrapper.codec, data, DEFAULT_LIMIT_BYTES))))
     if not inner:
         raise CorruptRecordsError(f"the compressed message at {wrapper.offset} is empty")
-    # In magic 1 the offsets inside count from 0, and the outer one is that of the last (KIP-31).
+    # In magic 1 the inner offsets start at 0, and the outer one is that of the last message (KIP-31).
     shift = wrapper.offset - inner[-1].offset if wrapper.magic == 1 else 0
     records = [Record(one.offset + shift, one.timestamp, one.key, one.value) for one in inner]
     offsets = [record.offset for record in records]

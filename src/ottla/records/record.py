@@ -1,4 +1,4 @@
-"""A record, and what a scan over records finds out."""
+"""A record, and the result of a scan over records."""
 
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
@@ -17,7 +17,7 @@ MIN_HEADER_BYTES: Final = 2
 
 
 class TimestampType(IntEnum):
-    """Whose clock the timestamps of records are from: the producer's or the broker's."""
+    """Whether timestamps are the producer's (CreateTime) or the broker's (LogAppendTime)."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -34,12 +34,12 @@ class Record(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What walking the records of a batch tells; all 0 (and consecutive) for no records."""
+    """The result of walking the records of a batch; zeros, and consecutive, for no records."""
 
     min_timestamp_delta: int
     max_timestamp_delta: int
-    # Of the first record that has the largest timestamp, as ListOffsets(MAX_TIMESTAMP) wants it.
+    # Of the first record with the largest timestamp, for ListOffsets(MAX_TIMESTAMP).
     offset_delta_of_max_timestamp: int
     null_key_count: int
-    # Deltas are 0, 1, 2 …: producers must send so, compacted logs have gaps.
+    # Whether offset deltas are 0, 1, 2 …: producers must send them so, compacted logs have gaps.
     offsets_consecutive: bool

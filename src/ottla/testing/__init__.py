@@ -1,1 +1,1 @@
-"""What tests of Kafka programs need: a pytest plugin with a real broker."""
+"""For tests of programs that use Kafka: a pytest plugin with a real broker."""

@@ -1,8 +1,8 @@
-"""Runs `ottla serve` so that it kills itself at a named place.
+"""Runs `ottla serve` so that it kills itself at a crash point.
 
     python -m ottla.testing.crash_injection BEFORE_PREPARE_APPEND 3 serve --data DIR
 
-dies by SIGKILL when it is there for the third time.
+dies by SIGKILL when it reaches that point for the third time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.broker.crashpoints import CrashPoint
 
 
 def crash_at(wanted: CrashPoint, count: int) -> None:
-    """Has this process die when it reaches a place for the `count`th time."""
+    """Kill this process when it reaches the point for the `count`th time."""
     left = count
 
     def listen(point: CrashPoint) -> None:

@@ -1,10 +1,10 @@
 """The codec compiler: turns a declaration and a version into two straight-line Python functions.
 
-Runs of fixed-size fields become one `struct` call; lists become inline loops; nothing is looked up
-at run time that the version already decides. A codec is compiled when it is first used.
+Runs of fixed-size fields become one `struct` call, lists become inline loops, and everything that the version decides
+is decided at compile time. A codec is compiled when it is first used.
 
-The same declaration also gives a sliced codec: generators that pause after every few elements, for
-messages that are too large to be read or written in one go by an event loop.
+A declaration also gives a sliced codec: generators that yield after every few elements, for messages that are too
+large for one turn of an event loop.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _VERSION = struct_module.Struct(">h")
 
 
 class MessageCodec(NamedTuple):
-    """A message's two functions at one version.
+    """The two functions of a message at one version.
 
-    `encode(message, out, parts)` adds to `out`, moves full buffers to `parts` and returns the last,
-    open one. `decode(buffer, position)` gives the message and the position behind it, and raises
-    IndexError, struct.error, UnicodeDecodeError or MalformedMessageError on garbage; callers use
-    `decode_message`.
+    `encode(message, out, parts)` appends to `out`, moves full buffers to `parts` and returns the last,
+    open one. `decode(buffer, position)` returns the message and the position after it; on malformed
+    input it raises IndexError, struct.error, UnicodeDecodeError or MalformedMessageError, which
+    `decode_message` turns into the last.
     """
 
     encode: Callable[[Any, bytearray, list[Buffer]], bytearray]
@@ -38,9 +38,9 @@ class MessageCodec(NamedTuple):
 
 
 class SlicedCodec(NamedTuple):
-    """As `Codec`, but what it gives is the value of a generator that pauses after every few elements.
+    """As `MessageCodec`, with generators that yield after every few elements and return the result.
 
-    `decode` has a third argument: how many elements all lists of the message may have together.
+    The third argument of `decode` is the limit of elements in all lists of the message.
     """
 
     encode: Callable[[Any, bytearray, list[Buffer]], Generator[None, None, bytearray]]
@@ -61,7 +61,7 @@ def _compile_declared(cls: type[Any], info: MessageInfo | StoredInfo, version: i
     return compile_codec(cls, version, version >= info.flexible_since)
 
 
-# The codec of a class at a version that it has; mypy does not see that a class is hashable.
+# The cached codec of a class at a version; mypy does not see that a class is hashable.
 codec_of = cast(Callable[[type[Any], int], MessageCodec], cache(_codec_of))
 stored_codec_of = cast(Callable[[type[Any], int], MessageCodec], cache(_stored_codec_of))
 
@@ -84,7 +84,7 @@ sliced_codec_of = cast(Callable[[type[Any], int], SlicedCodec], cache(_compile_s
 
 
 def compile_codec(cls: type, version: int, flexible: bool) -> MessageCodec:
-    """Compiles any declared class; `codec_of` is for whole messages."""
+    """Compile any declared class; `codec_of` is for whole messages."""
     encoder = EncoderSource(version, flexible)
     encoder.function(cls)
     decoder = DecoderSource(version, flexible)
@@ -96,14 +96,14 @@ def compile_codec(cls: type, version: int, flexible: bool) -> MessageCodec:
 
 
 def decode_message(cls: type[Any], version: int, buffer: Buffer, position: int = 0) -> Any:
-    """Decodes a message; any way in which the bytes are wrong is a MalformedMessageError."""
+    """Decode a message; malformed bytes raise MalformedMessageError."""
     return _decode(codec_of(cls, version), cls, version, buffer, position)
 
 
 def decode_in_slices(
     cls: type[Any], version: int, buffer: memoryview, position: int, max_elements: int
 ) -> Generator[None, None, Any]:
-    """As `decode_message`, with pauses; a message with more elements in its lists is malformed as well."""
+    """As `decode_message`, but yields; too many elements in lists raise MalformedMessageError as well."""
     try:
         message, _ = yield from sliced_codec_of(cls, version).decode(buffer, position, max_elements)
     except TooManyElementsError as error:
@@ -121,7 +121,7 @@ def encode_message(value: Any, version: int) -> bytes:
 
 
 def stored_version(buffer: Buffer) -> int:
-    """The int16 that a stored format begins with: in a record's key it says what the key is."""
+    """The int16 at the start of a stored format; in the key of a record it tells the kind of the key."""
     if len(buffer) < _VERSION.size:
         raise MalformedMessageError(f"no version in {len(buffer)} bytes")
     version: int = _VERSION.unpack_from(buffer)[0]
@@ -129,9 +129,9 @@ def stored_version(buffer: Buffer) -> int:
 
 
 def decode_stored(cls: type[T], buffer: Buffer) -> T:
-    """Reads a version and the body in it; all that can be wrong is a MalformedMessageError.
+    """Decode a version and the body in it; malformed bytes raise MalformedMessageError.
 
-    What follows the body is not looked at: versions that are newer than we know add it.
+    Bytes after the body are ignored: newer versions add fields there.
     """
     info = stored_info_of(cls)
     version = stored_version(buffer)

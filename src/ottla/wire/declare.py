@@ -1,4 +1,4 @@
-"""How a message, or what is stored in a record, is declared: one class for all its versions.
+"""Declarations of messages and of stored formats: one class for all versions.
 
     @message(api=1, versions="4-18", flexible="12+")
     class FetchRequest:
@@ -7,8 +7,8 @@
         max_wait_ms: Int32
         topics: list[FetchTopic]
 
-A field that some versions lack needs a default: it is what decoding gives there. Nested classes use
-`@struct`, and formats that records carry use `@stored`.
+A field that some versions lack needs a default, which decoding uses for these versions. Nested classes use `@struct`,
+formats of records use `@stored`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Versions(NamedTuple):
 
 @dataclass(frozen=True)
 class Presence:
-    """What a declaration says of a field beyond its type."""
+    """The versions, tag and nullability of a field."""
 
     since: int = 0
     until: int = NEVER
@@ -52,7 +52,7 @@ class Presence:
 
 @dataclass(frozen=True)
 class FieldType:
-    """A field's type taken apart: `element` is a scalar, or the class of a struct."""
+    """The type of a field: `element` is a scalar, or the class of a struct."""
 
     element: Scalar | type
     is_list: bool
@@ -62,7 +62,7 @@ class FieldType:
 
 @dataclass(frozen=True)
 class Field:
-    """A field as the compiler needs it; `default` makes its value in a version that lacks it."""
+    """A field for the compiler; `default` makes its value in a version that lacks it."""
 
     name: str
     type: FieldType
@@ -77,7 +77,7 @@ class Field:
 
 
 class MessageInfo(NamedTuple):
-    """What `@message` said."""
+    """The arguments of `@message`."""
 
     name: str
     api_key: int
@@ -86,7 +86,7 @@ class MessageInfo(NamedTuple):
 
 
 class StoredInfo(NamedTuple):
-    """What `@stored` said; a version that is `readable` and unknown has the newest known form."""
+    """The arguments of `@stored`; an unknown version that is `readable` is read as the newest known one."""
 
     name: str
     versions: Versions
@@ -104,7 +104,7 @@ def wire(
     default: Any = MISSING,
     default_factory: Any = MISSING,
 ) -> Any:
-    """The versions a field is in, its tag, and what it is where it is absent."""
+    """Declare the versions and the tag of a field, and its default."""
     presence = Presence(
         since, until, tag, since if tagged_since is None else tagged_since, nullable_since
     )
@@ -115,13 +115,13 @@ def wire(
 
 
 def constant(value: T) -> Callable[[], T]:
-    """A default that all messages share: it may be replaced in a message, but never changed."""
+    """A default that all messages share: never change it in place."""
     return lambda: value
 
 
 def _compact(cls: type[T]) -> type[T]:
-    """A dataclass that is made quickly: there are hundreds, and every start of a broker makes them."""
-    # Without a docstring of its own a dataclass gets one, at the price of a third of its making.
+    """A dataclass that is fast to create: every start of a broker creates hundreds."""
+    # A class without a docstring would get a generated one, which takes a third of the time.
     cls.__doc__ = cls.__doc__ or cls.__name__
     made = dataclass(slots=True, kw_only=True, eq=False, repr=False)(cls)
     made.__eq__ = _equal  # type: ignore[method-assign]
@@ -145,13 +145,13 @@ def _repr(self: Any) -> str:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def struct(cls: type[T]) -> type[T]:
-    """A class that is part of messages."""
+    """Declare a class that is part of messages."""
     return _compact(cls)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def message(*, api: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
-    """A request or a response; `versions` like "4-18", `flexible` like "12+" or "none"."""
+    """Declare a request or a response; `versions` like "4-18", `flexible` like "12+" or "none"."""
 
     def declare(cls: type[T]) -> type[T]:
         made = _compact(cls)
@@ -165,9 +165,9 @@ def message(*, api: int, versions: str, flexible: str) -> Callable[[type[T]], ty
 def stored(
     *, versions: str, flexible: str, readable: str | None = None
 ) -> Callable[[type[T]], type[T]]:
-    """A format that records or messages carry behind an int16, its version.
+    """Declare a format of records or of message fields that starts with its version, an int16.
 
-    `readable` like "0+" says that newer versions only add at the end, so that they can be read.
+    `readable` like "0+" means that newer versions only add fields at the end, and so can be read.
     """
 
     def declare(cls: type[T]) -> type[T]:
@@ -181,7 +181,7 @@ def stored(
 
 
 def _range(versions: str) -> Versions:
-    """The versions that "4-18", "4+" or "4" names."""
+    """The versions of "4-18", "4+" or "4"."""
     if versions.endswith("+"):
         return Versions(_first(versions), NEVER)
     first, _, last = versions.partition("-")
@@ -189,7 +189,7 @@ def _range(versions: str) -> Versions:
 
 
 def _first(versions: str) -> int:
-    """The first of the versions that "12+" names, or one that there never is for "none"."""
+    """The first version of "12+"; NEVER for "none"."""
     return NEVER if versions == "none" else int(versions.removesuffix("+"))
 
 
@@ -198,12 +198,12 @@ _STORED: dict[type, StoredInfo] = {}
 
 
 def info_of(cls: type) -> MessageInfo:
-    """What was declared of a message class."""
+    """The declaration of a message class."""
     return _MESSAGES[cls]
 
 
 def stored_info_of(cls: type) -> StoredInfo:
-    """What was declared of the class of a stored format."""
+    """The declaration of a stored format."""
     return _STORED[cls]
 
 
@@ -248,5 +248,5 @@ def _element(hint: Any) -> Scalar | type:
     if get_origin(hint) is Annotated:
         scalar: Scalar = get_args(hint)[1]
         return scalar
-    assert isinstance(hint, type), f"{hint} is no wire type"
+    assert isinstance(hint, type), f"{hint} is not a wire type"
     return hint

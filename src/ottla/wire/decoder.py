@@ -1,4 +1,4 @@
-"""The decoding half of a codec."""
+"""Generates the decoding half of a codec."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class DecoderSource(SourceWriter):
         return "def decode(buf, pos):"
 
     def before_body(self) -> None:
-        """What is set before anything is read."""
+        """Lines before the first field."""
 
     def before_elements(self, count: str) -> None:
-        """What is looked at when a list's length is known."""
+        """Lines after the length of a list is known."""
 
     def before_element(self) -> None:
-        """What is done at the start of every round of a list's loop."""
+        """Lines at the start of each round of a list's loop."""
 
     def new(self, cls: type) -> str:
         self.constants["_new"] = object.__new__
@@ -113,7 +113,7 @@ class DecoderSource(SourceWriter):
             self.depth -= 1
 
     def length(self, wide: str) -> str:
-        """Reads a length into a new name; null is -1."""
+        """Lines that read a length into a new variable; null is -1."""
         name = self.name("n")
         if self.flexible:
             self.line(f"{name} = buf[pos] - 1; pos += 1")
@@ -124,7 +124,7 @@ class DecoderSource(SourceWriter):
         return name
 
     def null_or(self, length: str, nullable: bool, target: str) -> None:
-        """Begins the branch of a value that is not null."""
+        """Lines for null; then begins the branch of other values."""
         if nullable:
             self.line(f"if {length} == -1: {target} = None")
         else:
@@ -176,7 +176,7 @@ class DecoderSource(SourceWriter):
         self.line(f"{end} = pos + {length}")
         self.line(f"if {length} < 0 or {end} > size: check_length({length}, size - pos)")
         if isinstance(kind, StringType) and self.flexible:
-            # Kafka refuses it too: older versions could not say such a string back.
+            # As in Kafka: older versions could not encode a longer string.
             self.line(f"if {length} > 32767: check_length({length}, 32767)")
         if isinstance(kind, StringType):
             self.line(f'{target} = str(buf[pos:{end}], "utf-8"); pos = {end}')
@@ -188,7 +188,7 @@ class DecoderSource(SourceWriter):
 
 
 class SlicedDecoderSource(DecoderSource):
-    """A generator instead of a function: it pauses after every few elements, and takes a limited number of them."""
+    """Generates a generator that yields after every few elements, and limits their number."""
 
     def signature(self) -> str:
         return "def decode(buf, pos, left):"

@@ -1,4 +1,4 @@
-"""The encoding half of a codec."""
+"""Generates the encoding half of a codec."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from ottla.wire.primitives import write_uvarint
 from ottla.wire.source import INDENT, SLICE_ELEMENTS, SourceWriter, is_fixed, letters_of, runs_of
 from ottla.wire.types import Fixed, RecordsType, StringType, UuidType
 
-# Records shorter than this are copied between their neighbours: cheaper than one more buffer in a
-# writev.
+# Shorter records are copied: cheaper than one more buffer in a writev.
 INLINE_RECORDS_BYTES = 4096
 
 
@@ -24,10 +23,10 @@ class EncoderSource(SourceWriter):
         self.line("return out")
 
     def before_body(self) -> None:
-        """What is set before anything is written."""
+        """Lines before the first field."""
 
     def before_element(self) -> None:
-        """What is done at the start of every round of a list's loop."""
+        """Lines at the start of each round of a list's loop."""
 
     def body(self, cls: type, source: str) -> None:
         for run in runs_of(self.plain_fields(cls)):
@@ -174,7 +173,7 @@ class EncoderSource(SourceWriter):
 
 
 class SlicedEncoderSource(EncoderSource):
-    """A generator instead of a function: it pauses after every few elements."""
+    """Generates a generator that yields after every few elements."""
 
     def function(self, cls: type) -> None:
         super().function(cls)

@@ -1,8 +1,7 @@
-"""Frames and headers: what surrounds every message on a connection.
+"""Frames and headers of requests and responses.
 
-A frame is an int32 size and that many bytes: a header, then the message. The header's version
-follows from the message's: flexible messages have flexible headers, with one exception that
-`response_header_is_flexible` knows.
+A frame is an int32 size and that many bytes: a header, then the message. The version of the header follows from that
+of the message: flexible messages have flexible headers, with the exception in `response_header_is_flexible`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_start(frame: memoryview) -> tuple[int, int, int]:
-    """API key, version and correlation id: readable whatever the API, so all can be answered."""
+    """API key, version and correlation id, which can be read for any API, so that every request can be answered."""
     try:
         return _REQUEST_START.unpack_from(frame)
     except struct.error as error:
@@ -49,10 +48,10 @@ _REQUEST_START = struct.Struct(">hhi")
 
 
 def read_request_header(frame: memoryview, flexible: bool) -> RequestHeader:
-    """Reads a request header; `flexible` says whether the message of this API version is.
+    """Read a request header; `flexible` tells whether the message of this API version is flexible.
 
-    The client id keeps its old int16 length in flexible headers too, so that a broker can read it
-    before it knows whether it serves the version (KIP-511).
+    The client id has an int16 length in flexible headers too, so that a broker can read it before it knows whether it
+    supports the version (KIP-511).
     """
     try:
         api_key, api_version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
@@ -76,12 +75,12 @@ def read_request_header(frame: memoryview, flexible: bool) -> RequestHeader:
 
 
 def response_header_is_flexible(api_key: int, message_is_flexible: bool) -> bool:
-    """All but ApiVersions: who reads that does not know yet what the broker speaks (KIP-511)."""
+    """Not for ApiVersions: its reader does not know yet which versions the broker supports (KIP-511)."""
     return message_is_flexible and api_key != API_VERSIONS_KEY
 
 
 def frame_response(message: Any, version: int, correlation_id: int) -> list[Buffer]:
-    """A whole response frame; large record batches in it stay what they are, uncopied."""
+    """A whole response frame; large record batches in it are not copied."""
     header, encode = _response_coding(type(message), version)
     start = bytearray(header)
     parts: list[Buffer] = []
@@ -91,7 +90,7 @@ def frame_response(message: Any, version: int, correlation_id: int) -> list[Buff
 def frame_response_in_slices(
     message: Any, version: int, correlation_id: int
 ) -> Generator[None, None, list[Buffer]]:
-    """As `frame_response`, with pauses after every few elements."""
+    """As `frame_response`, but yields after every few elements."""
     header, _ = _response_coding(type(message), version)
     start = bytearray(header)
     parts: list[Buffer] = []
@@ -102,9 +101,9 @@ def frame_response_in_slices(
 def _framed(
     start: bytearray, parts: list[Buffer], last: bytearray, correlation_id: int
 ) -> list[Buffer]:
-    """Fills the size and the correlation id into the start of a response, and says of what parts it is made."""
+    """Fill in size and correlation id; returns the parts of the response."""
     if last or not parts:
-        # Some transports never get rid of an empty last part.
+        # Some transports never finish an empty last part.
         parts.append(last)
     size = len(last) if len(parts) == 1 else sum(map(len, parts))
     _RESPONSE_START.pack_into(start, 0, size - SIZE_BYTES, correlation_id)
@@ -131,7 +130,7 @@ def frame_request(message: Any, version: int, correlation_id: int, client_id: st
 def request_parts(
     message: Any, version: int, correlation_id: int, client_id: str | None
 ) -> list[Buffer]:
-    """A whole request frame; large record batches in it stay what they are, uncopied."""
+    """A whole request frame; large record batches in it are not copied."""
     info = info_of(type(message))
     name = None if client_id is None else client_id.encode()
     out = bytearray(SIZE_BYTES)

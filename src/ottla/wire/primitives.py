@@ -1,4 +1,4 @@
-"""What compiled codecs call at run time: varints, lengths, UUIDs."""
+"""Functions that compiled codecs call: varints, lengths, UUIDs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from ottla.wire.types import MalformedMessageError
 
-# No version of any message has a tenth of it; each costs time to skip, however small it is.
+# No message has a tenth of it; each field, however small, takes time to skip.
 MAX_TAGGED_FIELDS = 1024
 
 
@@ -22,7 +22,7 @@ def write_uvarint(value: int) -> bytes:
 
 
 def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits, and the position behind it."""
+    """An unsigned varint of at most 32 bits, and the position after it."""
     value = shift = 0
     while True:
         byte = buffer[position]
@@ -39,33 +39,33 @@ def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
 
 
 def check_length(length: int, room: int) -> None:
-    """Refuses a length that is negative or larger than what is left of the frame."""
+    """Refuse a length that is negative or larger than the rest of the frame."""
     if length < 0 or length > room:
         raise MalformedMessageError(f"a length of {length} where {room} bytes are left")
 
 
 def reject_null(name: str) -> None:
-    """Refuses a null where the version has none."""
+    """Refuse a null in a version without one."""
     raise MalformedMessageError(f"{name} is null")
 
 
 class TooManyElementsError(MalformedMessageError):
-    """The lists of a message have more elements than its reader takes."""
+    """The lists of a message have more elements than the reader accepts."""
 
 
 def reject_count() -> None:
-    """Refuses a message whose lists have more elements than its reader takes."""
+    """Refuse a message whose lists have too many elements."""
     raise TooManyElementsError
 
 
 def check_tagged(count: int) -> None:
-    """Refuses a number of tagged fields that no message has."""
+    """Refuse a number of tagged fields that no message has."""
     if count > MAX_TAGGED_FIELDS:
         raise MalformedMessageError(f"{count} tagged fields in one place")
 
 
 def skip_tagged(buffer: memoryview, position: int, count: int) -> int:
-    """The position behind `count` tagged fields that this version does not know."""
+    """The position after `count` unknown tagged fields."""
     check_tagged(count)
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
@@ -77,7 +77,7 @@ def skip_tagged(buffer: memoryview, position: int, count: int) -> int:
 
 @lru_cache(maxsize=8192)
 def uuid_of(data: bytes) -> uuid.UUID:
-    """The UUID of sixteen bytes; topic ids recur, and making one is slow."""
+    """The UUID of sixteen bytes; cached, since topic ids recur and creating one is slow."""
     return uuid.UUID(bytes=data)
 
 

@@ -1,4 +1,4 @@
-"""Writing the source of codec functions: lines, names, constants, and how fields group into runs."""
+"""Generates the source of codec functions: lines, names, constants, and runs of fixed-size fields."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ottla.wire.declare import Field, fields_of
 from ottla.wire.types import Fixed, MalformedMessageError
 
 INDENT = "    "
-# After so many elements of lists a sliced codec lets its caller do something else: some 0.2 ms.
+# A sliced codec yields after this many elements of lists, which take some 0.2 ms.
 SLICE_ELEMENTS = 256
 
 
 class SourceWriter:
-    """Collects the lines of a function, and the constants it refers to."""
+    """Collects the lines of a function, and the constants that it refers to."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self.version = version
@@ -51,7 +51,7 @@ class SourceWriter:
         return name
 
     def struct_of(self, letters: str) -> tuple[str, int]:
-        """The name under which the run of fixed fields is known, and its size."""
+        """The name of the packer of a run of fixed-size fields, and the size of the run."""
         name = f"_s_{letters.replace('?', 'bool')}"
         compiled = struct_module.Struct(">" + letters)
         self.constants[name + "_pack"] = compiled.pack
@@ -85,7 +85,7 @@ def is_fixed(field: Field) -> bool:
 
 
 def runs_of(fields: list[Field]) -> list[list[Field]]:
-    """Neighbouring fixed-size fields together, every other field alone."""
+    """The fields with neighbouring fixed-size ones grouped."""
     runs: list[list[Field]] = []
     for field in fields:
         if runs and is_fixed(field) and is_fixed(runs[-1][0]):

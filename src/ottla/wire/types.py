@@ -1,4 +1,4 @@
-"""The types that a message field may have; to the type checker they are plain Python types."""
+"""The types of message fields; to type checkers they are plain Python types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Buffer = bytes | bytearray | memoryview
 
 ZERO_UUID = uuid.UUID(int=0)
 
-# What a bit field of authorized operations holds when they were not asked for (KIP-430).
+# The value of authorized operations that were not asked for (KIP-430).
 OPERATIONS_OMITTED = -(2**31)
 
 
@@ -29,7 +29,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class UuidType:
-    """Sixteen bytes; all zero is what Kafka writes for "none"."""
+    """Sixteen bytes; Kafka writes zeros for "none"."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class BytesType:
 
 @dataclass(frozen=True)
 class RecordsType:
-    """Record batches: bytes that decode to a view of the receive buffer and encode uncopied."""
+    """Record batches: decoded as a view of the receive buffer, encoded without a copy."""
 
 
 class InPieces:
-    """Record batches that lie in several places, to be encoded one behind the other; not for a few bytes."""
+    """Record batches in several buffers, which are encoded one after the other; meant for large ones."""
 
     __slots__ = ("_length", "pieces")
 
@@ -61,7 +61,7 @@ class InPieces:
 
 
 def pieces_of(records: Buffer | InPieces) -> Sequence[Buffer]:
-    """What is encoded one behind the other."""
+    """The buffers of records."""
     return records.pieces if isinstance(records, InPieces) else (records,)
 
 

@@ -1,1 +1,1 @@
-"""The cluster and what its brokers know: brokers, versions, disks, configs, offsets of partitions."""
+"""Commands about the cluster: brokers, versions, disks, configs, offsets of partitions."""

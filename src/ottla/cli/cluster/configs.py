@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
-from ottla.cli.errors import CommandError, UsageError, attempt, tell_each
+from ottla.cli.errors import CommandError, UsageError, attempt, print_errors
 from ottla.cli.terminal.output import Output, columns, repeat, say
 from ottla.client.admin_model.configs import (
     AlterConfig,
@@ -37,16 +37,16 @@ _TYPES: Final = {
     "client-metrics": ResourceType.CLIENT_METRICS,
 }
 _OF_BROKERS: Final = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
-# What was set for this thing alone; loggers have nothing else.
+# Sources of values that were set for one resource; loggers have no other.
 _OWN: Final = {
     ResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
     ResourceType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
     ResourceType.GROUP: ConfigSource.DYNAMIC_GROUP_CONFIG,
     ResourceType.CLIENT_METRICS: ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG,
 }
-# As Kafka's tool splits them: commas and signs outside [ ].
+# As Kafka's tool splits them: at commas and equals signs outside [ ].
 _OUTSIDE: Final = r"(?=[^\]]*(?:\[|$))"
-# The names of Kafka's options of the type PASSWORD.
+# Matches the names of Kafka's options of type PASSWORD.
 _SECRET: Final = re.compile(
     r"password|secret|jaas|credential|keystore\.key|master\.key|certificate"
 )
@@ -56,7 +56,7 @@ Configs = Mapping[str, ConfigEntry]
 
 
 def describe(arguments: Arguments) -> int:
-    """The configs of things that were set, or all."""
+    """Show the configs that were set for resources, or all of them."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
 
@@ -74,13 +74,13 @@ def describe(arguments: Arguments) -> int:
             output.rows(SHAPE, [_for_people(row) for row in rows] if output.is_table else rows)
             if not rows and not errors and output.is_table:
                 say("nothing was set; --all shows the rest too")
-            return tell_each(errors.values())
+            return print_errors(errors.values())
 
         return repeat(arguments.watch, show)
 
 
 def named(arguments: Arguments) -> list[ConfigResource]:
-    """The things that the arguments name; empty if they name a type alone."""
+    """The resources that the arguments name; empty if they name only a type."""
     entities: list[tuple[str, str]] = list(arguments.entities)
     if arguments.broker_defaults:
         entities.append(("brokers", ""))
@@ -105,12 +105,12 @@ def named(arguments: Arguments) -> list[ConfigResource]:
 def _resource(kind: str, name: str) -> ConfigResource:
     resource = ConfigResource(_TYPES[kind], name)
     if resource.type in _OF_BROKERS and name and not name.isdecimal():
-        raise UsageError(f"{name!r} is no broker", "`ottla cluster brokers` shows their ids")
+        raise UsageError(f"{name!r} is not a broker", "`ottla cluster brokers` shows their ids")
     return resource
 
 
 def _all_of(admin: Admin, kind: str) -> list[ConfigResource]:
-    """Everything of a type, as Kafka's tool lists it."""
+    """All resources of a type, as Kafka's tool lists them."""
     if kind == "client-metrics":
         raise UsageError("of client-metrics a name is needed", "give --entity-name NAME")
     if kind == "topics":
@@ -124,14 +124,14 @@ def _all_of(admin: Admin, kind: str) -> list[ConfigResource]:
 
 
 def is_own(resource: ConfigResource, entry: ConfigEntry) -> bool:
-    """Whether it was set for this thing, at run time."""
+    """Whether the config was set for this resource at run time."""
     if resource == ConfigResource.all_brokers():
         return entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return _OWN.get(resource.type, entry.source) is entry.source
 
 
 def row_of(resource: ConfigResource, entry: ConfigEntry) -> dict[str, Any]:
-    """A config for programs; people see of the synonyms those that would come next."""
+    """A config with everything that JSON shows; tables show only the synonyms that would apply next."""
     return {
         "entity": str(resource).replace("_", "-"),
         "entity_type": next(kind for kind, each in _TYPES.items() if each is resource.type),
@@ -154,11 +154,11 @@ def _for_people(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "synonyms": synonyms}
 
 
-# -- alter
+# alter
 
 
 def alter(arguments: Arguments) -> int:
-    """Sets and deletes single configs; all others stay as they are."""
+    """Set and delete single configs; all others stay as they are."""
     resources = named(arguments)
     if not resources:
         raise UsageError("which of them is not said", "give --entity-name NAME")
@@ -169,13 +169,13 @@ def alter(arguments: Arguments) -> int:
     Output("table").lines(
         f"{str(resource).replace('_', '-')} {word}: {changes_text(changes)}" for resource in done
     )
-    return tell_each(errors)
+    return print_errors(errors)
 
 
 def change(
     admin: Admin, resources: Sequence[ConfigResource], changes: list[AlterConfig], *, is_dry: bool
 ) -> tuple[list[ConfigResource], list[OttlaError]]:
-    """Changes configs, or only checks that it could; what was changed, and why the rest was not."""
+    """Change configs, or only validate the change: what was changed, and the errors of the rest."""
     unset: dict[ConfigResource, OttlaError] = {}
     deleted = [each.name for each in changes if each.operation is AlterConfigOperation.DELETE]
     if deleted:
@@ -190,7 +190,7 @@ def change(
 
 
 def changes_of(arguments: Arguments) -> list[AlterConfig]:
-    """What the arguments ask for."""
+    """The changes that the arguments ask for."""
     settings: dict[str, str] = {}
     if arguments.add_config_file is not None:
         settings |= properties.load(Path(arguments.add_config_file))
@@ -213,7 +213,7 @@ def changes_of(arguments: Arguments) -> list[AlterConfig]:
 
 
 def changes_text(changes: Iterable[AlterConfig]) -> str:
-    """What is done with configs, in one line."""
+    """The changes in one line."""
     words = {
         AlterConfigOperation.SET: "{name}={value}",
         AlterConfigOperation.DELETE: "{name} deleted",
@@ -221,25 +221,26 @@ def changes_text(changes: Iterable[AlterConfig]) -> str:
         AlterConfigOperation.SUBTRACT: "{name} without {value}",
     }
     return ", ".join(
-        words[change.operation].format(name=change.name, value=_shown(change)) for change in changes
+        words[change.operation].format(name=change.name, value=_masked(change))
+        for change in changes
     )
 
 
-def _shown(change: AlterConfig) -> str | None:
-    """The value, unless it is what nobody should read over a shoulder or in a build's log."""
+def _masked(change: AlterConfig) -> str | None:
+    """The value, masked if it is a secret."""
     return change.value if _SECRET.search(change.name) is None else "(hidden)"
 
 
 def _check_names(names: Sequence[str]) -> None:
     for name in names:
         if _KEY.fullmatch(name) is None:
-            raise UsageError(f"{name!r} is no name of a config")
+            raise UsageError(f"{name!r} is not the name of a config")
         if names.count(name) > 1:
             raise UsageError(f"{name} is to be changed in two ways")
 
 
 def bracketed(text: str) -> dict[str, str]:
-    """Kafka's a=b,c=[d,e]: the configs and their values."""
+    """Parse Kafka's a=b,c=[d,e]."""
     found = {}
     for part in re.split("," + _OUTSIDE, text):
         name, *values = re.split(r"\s*=\s*" + _OUTSIDE, part)
@@ -252,7 +253,7 @@ def bracketed(text: str) -> dict[str, str]:
 def _not_set(
     present: Mapping[ConfigResource, Configs], deleted: Iterable[str]
 ) -> dict[ConfigResource, OttlaError]:
-    """As Kafka's tool, refuse to delete what is not set: it may be misspelt, which brokers do not notice."""
+    """Errors for configs that are to be deleted and are not set, which may be misspelt; brokers ignore them."""
     found: dict[ConfigResource, OttlaError] = {}
     for resource, entries in present.items():
         own = {entry.name for entry in entries.values() if is_own(resource, entry)}

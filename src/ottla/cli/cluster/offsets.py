@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
-from ottla.cli.errors import CommandError, UsageError, attempt, tell_each
+from ottla.cli.errors import CommandError, UsageError, attempt, print_errors
 from ottla.cli.exit_codes import DONE
 from ottla.cli.terminal.output import Output, columns, repeat, say
 from ottla.cli.times import current_ms, moment_ms
@@ -25,7 +25,7 @@ _NONE: Final = -1
 
 
 def offsets(arguments: Arguments) -> int:
-    """An offset of each partition."""
+    """Show an offset of each partition."""
     output = Output(arguments.form)
     rules = _rules(arguments)
     isolation = IsolationLevel[arguments.isolation.upper()]
@@ -46,30 +46,30 @@ def offsets(arguments: Arguments) -> int:
             )
             shape = SHAPE_IN_TIME if spec in _IN_TIME or spec >= 0 else SHAPE
             output.rows(shape, [row_of(each, found[each]) for each in sorted(found)])
-            return tell_each([*missing, *errors.values()])
+            return print_errors([*missing, *errors.values()])
 
         return repeat(arguments.watch, show)
 
 
-# Of these a record is meant, which has a time.
+# These specs find a record, which has a timestamp.
 _IN_TIME: Final = frozenset({OffsetSpec.MAX_TIMESTAMP})
 _SPECS: Final = {spec.name.lower().replace("_", "-"): spec for spec in OffsetSpec}
 
 
 def spec_of(text: str) -> int:
-    """A name, the number that stands for it, or a time: how long ago it is counts from now."""
+    """The offset spec of a name, of the number that stands for it, or of a time."""
     if text in _SPECS:
         return _SPECS[text]
     if text.startswith("-") and text[1:].isdecimal():
         if int(text) not in [*OffsetSpec]:
             raise UsageError(f"{text} stands for no offset", f"it is one of {', '.join(_SPECS)}")
         return int(text)
-    # Below 0 are the numbers that stand for something else.
+    # Negative numbers stand for names.
     return max(0, moment_ms(text, current_ms()))
 
 
 def row_of(partition: TopicPartition, found: ListedOffset) -> dict[str, Any]:
-    """A partition; where there is no such record, there is no offset."""
+    """The row of a partition; without an offset if there is no such record."""
     return {
         "topic": partition.topic,
         "partition": partition.partition,
@@ -80,7 +80,7 @@ def row_of(partition: TopicPartition, found: ListedOffset) -> dict[str, Any]:
 
 
 def _rules(arguments: Arguments) -> list[PartitionRule]:
-    """Which partitions of which topics; none is all."""
+    """The partitions that are asked for; none means all."""
     if arguments.topic_partitions is not None:
         if arguments.topics or arguments.partitions is not None:
             raise UsageError("--topic-partitions says it all: leave out topics and --partitions")
@@ -98,7 +98,7 @@ def _rules(arguments: Arguments) -> list[PartitionRule]:
 def _partitions(
     admin: Admin, rules: list[PartitionRule], arguments: Arguments
 ) -> tuple[list[TopicPartition], list[CommandError]]:
-    """The partitions that are there; and what is not, of those that a number names."""
+    """The existing partitions that are asked for, and errors for the others."""
     names = admin.list_topics(list_internal=not arguments.exclude_internal)
     by_rule = {}
     for rule in rules:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
-from ottla.cli.errors import CommandError, attempt, tell_each
+from ottla.cli.errors import CommandError, attempt, print_errors
 from ottla.cli.exit_codes import DONE
 from ottla.cli.terminal.output import Output, columns, repeat, say
 from ottla.cli.topics.selection import choose_topics, no_such_topics
@@ -48,7 +48,7 @@ FEATURES: Final = columns(
 
 
 def describe(arguments: Arguments) -> int:
-    """The cluster at a glance."""
+    """Show an overview of the cluster."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
 
@@ -87,7 +87,7 @@ def _overview(admin: Admin) -> dict[str, Any]:
 
 
 def brokers(arguments: Arguments) -> int:
-    """The brokers, and which of them is the controller."""
+    """List the brokers, with the controller marked."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
 
@@ -102,7 +102,7 @@ def brokers(arguments: Arguments) -> int:
 
 
 def broker_rows(cluster: ClusterDescription) -> list[dict[str, Any]]:
-    """The brokers by id."""
+    """The rows of brokers by id."""
     return [
         {
             "id": node.id,
@@ -117,7 +117,7 @@ def broker_rows(cluster: ClusterDescription) -> list[dict[str, Any]]:
 
 
 def _asked_brokers(admin: Admin, asked: list[int] | None) -> list[int]:
-    """The ids of those that are asked for, all of which must be there."""
+    """The ids of the brokers that are asked for, all of which must exist."""
     present = sorted(node.id for node in admin.describe_cluster().nodes)
     if asked is None:
         return present
@@ -130,17 +130,17 @@ def _asked_brokers(admin: Admin, asked: list[int] | None) -> list[int]:
     return asked
 
 
-# -- versions and features
+# Versions and features
 
 
 def api_versions(arguments: Arguments) -> int:
-    """What the brokers speak."""
+    """List the APIs and versions that the brokers support."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
         asked = _asked_brokers(admin, arguments.broker_list)
         found, errors = attempt(asked, lambda: admin.describe_api_versions(asked))
     output.rows(VERSIONS, [row for broker, apis in found.items() for row in _apis(broker, apis)])
-    return tell_each(errors.values())
+    return print_errors(errors.values())
 
 
 def _apis(broker: int, apis: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:
@@ -160,14 +160,14 @@ def _apis(broker: int, apis: Mapping[str, tuple[int, int]]) -> list[dict[str, An
 
 
 def usable(least: int, most: int, ours: tuple[int, int] | None) -> int | None:
-    """The newest version that both know; none if one of them is too old, or this client has no use for the API."""
+    """The newest version that broker and client know; None if there is none, or this client does not use the API."""
     if ours is None or min(most, ours[1]) < max(least, ours[0]):
         return None
     return min(most, ours[1])
 
 
 def features(arguments: Arguments) -> int:
-    """The features of the cluster (KIP-584)."""
+    """List the features of the cluster (KIP-584)."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
         found = admin.describe_features()
@@ -190,11 +190,11 @@ def features(arguments: Arguments) -> int:
     return DONE
 
 
-# -- disks
+# Disks
 
 
 def log_dirs(arguments: Arguments) -> int:
-    """The log directories of brokers, and the partitions in each."""
+    """List the log directories of brokers, and the partitions in each."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
 
@@ -207,7 +207,7 @@ def log_dirs(arguments: Arguments) -> int:
             else:
                 output.data(log_dir_data(found, topics))
             failed = (each.error for dirs in found.values() for each in dirs.values() if each.error)
-            return tell_each([*errors.values(), *failed])
+            return print_errors([*errors.values(), *failed])
 
         return repeat(arguments.watch, show)
 
@@ -225,7 +225,7 @@ LogDirs = Mapping[int, Mapping[str, "LogDirDescription"]]
 
 
 def log_dir_data(found: LogDirs, topics: set[str] | None) -> dict[str, Any]:
-    """As kafka-log-dirs has it, with names of our kind."""
+    """The data of kafka-log-dirs, with our key names."""
     return {
         "version": 1,
         "brokers": [

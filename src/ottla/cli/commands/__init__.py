@@ -1,14 +1,14 @@
-"""What can be typed: commands, verbs, options and their help, declared with click.
+"""The command line: commands, verbs, options and their help, declared with click.
 
 One module for each command, with its `COMMAND`. Nothing here imports the client or does any work, so that help and
-completion come at once: a command names the function that does its work as `module:function`, below `ottla.cli`.
+completion are fast: a command names the function that does its work as `module:function`, below `ottla.cli`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# In the order in which help shows them. A module is imported when its command is typed, and not for the list.
+# In the order of the help. The module of a command is imported only when the command is used.
 SUMMARIES: Final = {
     "serve": "run a broker",
     "topics": "create, list, describe, alter and delete topics",

@@ -1,4 +1,4 @@
-"""Characters that are hard to type, in separators and formats."""
+"""Backslash escapes in separators and formats."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 
 
 def unescaped(text: str) -> bytes:
-    r"""The bytes of a text, with \n, \r, \t, \0, \\ and \xNN as what they stand for; other escapes stay."""
-    # An argument may be any bytes: those that are no text come as they were typed.
+    r"""The bytes of a text, with \n, \r, \t, \0, \\ and \xNN replaced; other escapes stay."""
+    # Arguments may be any bytes: those that are not text are kept as they are.
     found = bytearray()
     at = 0
     for match in _ESCAPE.finditer(text):
@@ -30,7 +30,7 @@ def unescaped(text: str) -> bytes:
 
 
 def separator(text: str) -> bytes:
-    """A separator, which cannot be empty."""
+    """Parse a separator, which cannot be empty."""
     found = unescaped(text)
     if not found:
         raise click.BadParameter("a separator has at least one character")

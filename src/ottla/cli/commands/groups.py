@@ -20,10 +20,10 @@ from ottla.cli.commands.shared_options import (
 from ottla.cli.commands.syntax import Command, Group
 
 _DESCRIBE_TEXT: Final = """\
-Show how far groups are: what they committed, where the logs end, and who reads what.
+Show committed offsets, ends of logs and lag of groups, and which member reads what.
 
-LAG is the number of records that a group has yet to read. Markers of transactions have offsets too, but nobody reads
-them: they do not count, as far as the next 10,000 records of a partition go; behind those, offsets are counted. With
+LAG is the number of records that a group has yet to read. The next 10,000 records of a partition are counted without
+markers of transactions, which have offsets but which no consumer reads; after those, offsets are counted. With
 --isolation read_committed the log ends where the first open transaction begins, and aborted records do not count.
 """
 
@@ -70,7 +70,7 @@ _LIST: Final = Command(
 
 _DESCRIBE: Final = Command(
     "describe",
-    "show how far groups are",
+    "show offsets and lag, members or state of groups",
     "groups.overview:describe_groups",
     [
         *_groups(),
@@ -103,7 +103,7 @@ _DESCRIBE: Final = Command(
 
 _RESET: Final = Command(
     "reset-offsets",
-    "set where groups go on",
+    "change the committed offsets of groups",
     "groups.offset_reset:reset_offsets",
     [
         *_groups(),
@@ -140,8 +140,8 @@ _RESET: Final = Command(
         form(),
         *connection(),
     ],
-    description="Set where groups go on reading. This is a dry run unless --execute is given; the groups must have no\n"
-    "members.",
+    description="Changes the committed offsets of groups, which must have no members. This is a dry run unless\n"
+    "--execute is given.",
     epilog=examples(
         "ottla groups reset-offsets kitchen --topic orders --to-earliest",
         "ottla groups reset-offsets kitchen --topic orders:0,2 --by-duration PT1H --execute",
@@ -158,7 +158,7 @@ _DELETE: Final = Command(
 )
 _DELETE_OFFSETS: Final = Command(
     "delete-offsets",
-    "forget what a group committed for topics that it does not read",
+    "delete committed offsets of topics that a group does not read",
     "groups.offset_reset:delete_offsets",
     [*_groups(), _topic(is_required=True), *connection()],
     epilog=examples("ottla groups delete-offsets kitchen --topic orders:0"),

@@ -1,4 +1,4 @@
-"""Options, flags and arguments of commands: click's, with what our declarations need."""
+"""Options, flags and arguments on top of click, with sections of the help, exclusive groups and hidden words."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import click
 
 if TYPE_CHECKING:
     ValueType = click.ParamType[Any]
-else:  # older versions of click do not say what is converted to
+else:  # in older versions of click the class is not generic
     ValueType = click.ParamType
 
 OPTIONS: Final = "options"
 
 
 class Exclusive:
-    """Options of which a line may have only one."""
+    """A group of options of which only one may be given."""
 
     def __init__(self, *, is_required: bool) -> None:
         self.is_required = is_required
@@ -24,7 +24,7 @@ class Exclusive:
 class Option(click.Option):
     """An option of a command, declared as `-p --partitions`; a third word is the name of its argument.
 
-    `into` names an argument that several options share. One that is greedy takes all values that follow.
+    `into` names an argument that several options share. A greedy option takes all values that follow it.
     """
 
     def __init__(
@@ -41,16 +41,16 @@ class Option(click.Option):
         self.const: object = None
         self.is_greedy = is_greedy
         self.section = OPTIONS
-        self.among: Exclusive | None = None
+        self.exclusive_group: Exclusive | None = None
         self.has_optional_value = not self.is_flag and "flag_value" in attributes
 
     @property
     def needs_value(self) -> bool:
-        """Whether the word behind it is its value."""
+        """Whether the next word is its value."""
         return not self.is_flag and not self.has_optional_value
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Where the value may be left out, what follows is the next argument."""
+        """The values; if the value is optional, the next word is taken for the next argument."""
         if self.has_optional_value:
             for parameter in ctx.command.params:
                 if isinstance(parameter, click.Argument):
@@ -59,7 +59,7 @@ class Option(click.Option):
 
 
 class Flag(Option):
-    """An option without a value; with `const` it puts that `into` an argument."""
+    """An option without a value; with `const` it stores that `into` an argument."""
 
     def __init__(self, flags: str, help: str, *, const: object = None, **attributes: Any) -> None:
         super().__init__(flags, help, is_flag=True, **attributes)
@@ -67,22 +67,22 @@ class Flag(Option):
 
 
 def section(heading: str, options: list[Option]) -> list[Option]:
-    """Options under a heading of their own in help."""
+    """Put options under a heading of their own in the help."""
     for option in options:
         option.section = heading
     return options
 
 
 def exclusive(*options: Option, is_required: bool = False) -> tuple[Option, ...]:
-    """Options of which a line may have only one."""
+    """Make a group of options of which only one may be given."""
     group = Exclusive(is_required=is_required)
     for option in options:
-        option.among = group
+        option.exclusive_group = group
     return options
 
 
 class Argument(click.Argument):
-    """A word that is told by its place; with `nargs=-1` as many as there are."""
+    """A positional argument; with `nargs=-1` a list of them."""
 
     def __init__(self, name: str, help: str = "", **attributes: Any) -> None:
         super().__init__([name], **attributes)
@@ -90,15 +90,15 @@ class Argument(click.Argument):
 
     @property
     def human_readable_name(self) -> str:
-        """As help and errors show it."""
+        """The name in help and errors."""
         return self.metavar or self.type.name.upper()
 
     def get_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """What only programs give is not shown."""
+        """The name in the usage line; arguments without help, which only scripts use, are left out."""
         return [self.make_metavar(ctx)] if self.help else []
 
     def make_metavar(self, ctx: click.Context | None = None) -> str:
-        """As usage shows it."""
+        """The name in the usage line, in brackets if it is optional."""
         name = self.human_readable_name
         if self.nargs == -1:
             return f"[{name}]..."
@@ -106,7 +106,7 @@ class Argument(click.Argument):
 
 
 class Choice(ValueType):
-    """One of several words; some may be known to programs only."""
+    """One of several words; a hidden one, for scripts, is not in the help."""
 
     name = "choice"
 
@@ -115,13 +115,13 @@ class Choice(ValueType):
         self._hidden = hidden
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """As help shows it."""
+        """The words, as help shows them."""
         return f"{{{','.join(self.words)}}}"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
-        """Takes one of the words."""
+        """Check that the value is one of the words."""
         if value not in (*self.words, self._hidden):
             self.fail(f"{value!r} is none of {', '.join(self.words)}", param, ctx)
         return value
@@ -129,7 +129,7 @@ class Choice(ValueType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[Any]:
-        """The words."""
+        """The words that start with `incomplete`."""
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]

@@ -1,4 +1,4 @@
-"""The `ottla` command itself, which imports the others when they are typed."""
+"""The `ottla` command itself, which imports the others when they are used."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ _EXAMPLES: Final = """\
 
 
 class _Root(Group):
-    """Its commands are modules of this package."""
+    """The group of all commands; each is a module of this package."""
 
     noun = "command"
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the table."""
+        """The commands in the order of SUMMARIES."""
         return [*SUMMARIES]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports the command."""
+        """Import the command."""
         if cmd_name not in SUMMARIES:
             return None
         command: click.Command = import_module(f"ottla.cli.commands.{cmd_name}").COMMAND
         return command
 
     def summaries(self) -> Mapping[str, str]:
-        """What the commands do, without importing any."""
+        """The summaries of the commands, without importing them."""
         return SUMMARIES
 
     def invoke(self, ctx: click.Context) -> Call:
-        """What is to be done; the caller does it."""
+        """The call that the line stands for; the caller runs it."""
         if ctx.params["version"]:
             return Call("main:print_version", Arguments())
         call: Call = super().invoke(ctx)
@@ -59,7 +59,7 @@ ROOT: Final = _Root(
 
 
 def parse(words: Sequence[str]) -> Call:
-    """What a line asks for, without the name of the program."""
+    """The call that the words of a line, without the name of the program, stand for."""
     with ROOT.make_context("ottla", [*words]) as ctx:
         call: Call = ROOT.invoke(ctx)
     return call

@@ -1,4 +1,4 @@
-"""Options that several commands have, and the kinds of values."""
+"""Options that several commands have, and the types of their values."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ottla.config.default_cluster import DEFAULT_SERVERS, SERVERS_VARIABLE
 PATTERN: Final = "a name, or a regular expression for whole names"
 
 
-# -- values
+# Types of values
 
 
 class File(ValueType):
-    """A file, which the shell completes."""
+    """A file name, which the shell completes."""
 
     name = "file"
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[Any]:
-        """Whatever the shell finds."""
+        """Leave the completion to the shell."""
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(incomplete, type="file")]
 
 
 class ClusterName(ValueType):
-    """The name of something that the cluster knows, which it is asked for."""
+    """The name of a topic, group or transactional id, which is completed by asking the cluster."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -41,7 +41,7 @@ class ClusterName(ValueType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[Any]:
-        """The names that begin so."""
+        """The names in the cluster that start with `incomplete`."""
         from click.shell_completion import CompletionItem
 
         from ottla.cli.completion import cluster_names
@@ -57,7 +57,7 @@ TRANSACTIONAL_ID: Final = ClusterName("TRANSACTIONAL-ID")
 
 
 def name_and_value(text: str) -> tuple[str, str]:
-    """NAME=VALUE."""
+    """Parse NAME=VALUE."""
     name, separator, value = text.partition("=")
     if not separator or not name.strip():
         raise click.BadParameter(f"{text!r} is not NAME=VALUE")
@@ -65,7 +65,7 @@ def name_and_value(text: str) -> tuple[str, str]:
 
 
 def seconds(text: str) -> float:
-    """A time in seconds, which must be positive."""
+    """Parse a positive number of seconds."""
     try:
         number = float(text)
     except ValueError:
@@ -76,7 +76,7 @@ def seconds(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """A whole number."""
+    """Parse a whole number."""
     try:
         return int(text)
     except ValueError:
@@ -84,7 +84,7 @@ def whole(text: str) -> int:
 
 
 def count_from(least: int) -> Value:
-    """A number that is not smaller."""
+    """The type of whole numbers that are at least `least`."""
 
     def count(text: str) -> int:
         number = whole(text)
@@ -96,7 +96,7 @@ def count_from(least: int) -> Value:
 
 
 class Value(ValueType):
-    """What a function reads; the name is what help shows for it."""
+    """A type with a parsing function; `name` is its placeholder in the help."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name = name
@@ -105,7 +105,7 @@ class Value(ValueType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
-        """What is meant by a word; a default that is no word stays."""
+        """Parse a word; a default that is not text stays."""
         return self._read(value) if isinstance(value, str) else value
 
 
@@ -113,11 +113,11 @@ SECONDS: Final = Value("seconds", seconds)
 SETTING: Final = Value("name=value", name_and_value)
 
 
-# -- options
+# Options
 
 
 def connection() -> list[Option]:
-    """Where the cluster is and how to talk to it."""
+    """The options that say where the cluster is and how to connect."""
     return section(
         "connection",
         [
@@ -142,7 +142,7 @@ def connection() -> list[Option]:
 
 
 def connection_of(given: Mapping[str, Any]) -> Arguments:
-    """Where the cluster is, as far as a line said it."""
+    """The connection arguments of an unfinished line."""
     return Arguments(
         bootstrap_server=given.get("bootstrap_server"),
         command_config=given.get("command_config"),
@@ -153,7 +153,7 @@ def connection_of(given: Mapping[str, Any]) -> Arguments:
 
 
 def topics(help_text: str) -> list[Argument | Option]:
-    """Topics by name or pattern, as words or in Kafka's way; both end up in `topics`."""
+    """Topics by name or pattern, as arguments or with --topic as in Kafka's tools; both end up in `topics`."""
     return [
         Argument("topics", help_text, nargs=-1, type=TOPIC),
         Option(
@@ -167,14 +167,14 @@ def topics(help_text: str) -> list[Argument | Option]:
 
 
 def form() -> Option:
-    """How what is listed is written."""
+    """The output format of a listing."""
     return Option(
         "-o --output form", "default: table", type=Choice("table", "json", "yaml"), default="table"
     )
 
 
 def watch() -> Option:
-    """Again and again."""
+    """Repeat a listing."""
     return Option(
         "--watch",
         "do it again every SECONDS, until Ctrl-C; default: 2",
@@ -185,27 +185,27 @@ def watch() -> Option:
 
 
 def listing() -> list[Option]:
-    """What all have that list something."""
+    """The options of all commands that list something."""
     return [form(), watch(), *connection()]
 
 
 def isolation(help: str, default: str | None = "read_uncommitted") -> Option:
-    """For which consumers something is shown."""
+    """The isolation level."""
     levels = Choice("read_uncommitted", "read_committed")
     return Option("--isolation --isolation-level isolation", help, type=levels, default=default)
 
 
 def settings(flags: str, help: str) -> Option:
-    """A repeatable NAME=VALUE."""
+    """A repeatable NAME=VALUE option."""
     return Option(flags, help, type=SETTING, multiple=True)
 
 
 def dry_run(help_text: str = "say what would happen, and change nothing") -> Option:
-    """Nothing but words."""
+    """Report what would happen without doing it."""
     return Flag("--dry-run", help_text)
 
 
 def examples(*lines: str) -> str:
-    """What one would type, at the end of the help."""
+    """The examples at the end of the help."""
     head = "example:" if len(lines) == 1 else "examples:"
     return "\n  ".join([head, *lines])

@@ -1,4 +1,4 @@
-"""Commands and their verbs: click's, with our help, our checks and errors that say what was meant."""
+"""Commands and verbs on top of click: our help format, abbreviated options, and errors with advice."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _HELP_COLUMNS: Final = 120
 
 
 class Arguments(SimpleNamespace):
-    """What was typed: a value for each parameter of a command."""
+    """The values of the parameters of a command."""
 
     def __contains__(self, name: object) -> bool:
         return name in self.__dict__
 
 
 class Call(NamedTuple):
-    """What a line asks for: the function that does it, as `module:function` below `ottla.cli`, and its arguments."""
+    """A parsed line: the function that does the work, as `module:function` below `ottla.cli`, and its arguments."""
 
     work: str
     arguments: Arguments
@@ -34,8 +34,8 @@ def _show_help(ctx: click.Context, option: click.Parameter, is_given: bool) -> N
         ctx.exit()
 
 
-class _Explained(click.Command):
-    """What commands and groups of them have in common: help, and options that may be shortened."""
+class _HelpfulCommand(click.Command):
+    """What commands and groups share: the help format, and options that may be abbreviated."""
 
     params: list[click.Parameter]
 
@@ -43,7 +43,7 @@ class _Explained(click.Command):
         self, name: str, summary: str, description: str, epilog: str, **attributes: Any
     ) -> None:
         settings = {
-            "token_normalize_func": self._unshortened,
+            "token_normalize_func": self._expand_flag,
             "max_content_width": _HELP_COLUMNS,
             **attributes.pop("context_settings", {}),
         }
@@ -64,7 +64,7 @@ class _Explained(click.Command):
         )
 
     def flags(self) -> dict[str, click.Option]:
-        """The options, by what is typed."""
+        """The options by their flags."""
         return {
             flag: parameter
             for parameter in self.params
@@ -72,25 +72,25 @@ class _Explained(click.Command):
             for flag in parameter.opts
         }
 
-    def _unshortened(self, word: str) -> str:
-        """The name of an option of which this is the beginning: `--bootstrap` will do for `--bootstrap-server`."""
+    def _expand_flag(self, word: str) -> str:
+        """The name of the only option that starts with `word`: `--bootstrap` stands for `--bootstrap-server`."""
         if len(word) < 2 or f"--{word}" in self.flags():
             return word
-        longer = self.begin_with(f"--{word}")
+        longer = self.flags_starting_with(f"--{word}")
         return longer[0][2:] if len({*map(self.flags().get, longer)}) == 1 else word
 
-    def begin_with(self, flag: str) -> list[str]:
-        """The options that begin so."""
+    def flags_starting_with(self, flag: str) -> list[str]:
+        """The flags that start with `flag`."""
         return [each for each in self.flags() if each.startswith(flag)]
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The line that errors show too."""
+        """Write the usage line, which errors show too."""
         formatter.write_usage(
             ctx.command_path, " ".join(self.collect_usage_pieces(ctx)), prefix="usage: "
         )
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Usage, description, what can be given under its headings, and examples as they stand."""
+        """Write usage, description, the parameters under their headings, and the examples."""
         self.format_usage(ctx, formatter)
         formatter.write(f"\n{self.description.rstrip()}\n")
         for heading, rows in self.sections(ctx).items():
@@ -114,10 +114,10 @@ class _Explained(click.Command):
         return {heading: rows for heading, rows in found.items() if rows}
 
 
-class Command(_Explained):
+class Command(_HelpfulCommand):
     """A command or verb that does something.
 
-    `instead` is what to write in place of options that people try first; `rest` the argument for all that follows `--`.
+    `instead` maps options that users may try to the ones to write; `rest` names the argument for all words after `--`.
     """
 
     def __init__(
@@ -137,22 +137,22 @@ class Command(_Explained):
         self.work = work
         self.instead = instead or {}
         self._rest = rest
-        self.allow_extra_args = True  # so that the error about them is ours
+        self.allow_extra_args = True  # so that the error about them is ours, with the words in it
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reads the words, and sees that they go together."""
+        """Parse the words and check that the options fit together."""
         if self._rest is not None:
             at = args.index("--") if "--" in args else len(args)
             args, ctx.params[self._rest] = args[:at], args[at + 1 :]
-        left = super().parse_args(ctx, [*self._words(ctx, args)])
+        left = super().parse_args(ctx, [*self._click_words(ctx, args)])
         if not ctx.resilient_parsing:
             if left:
                 ctx.fail(f"{' '.join(left)!r} is more than this command takes")
             self._check_exclusive(ctx)
         return left
 
-    def _words(self, ctx: click.Context, given: Sequence[str]) -> Iterator[str]:
-        """The words as click takes them: `-b=VALUE` in two, and the flag again before each value of a greedy one."""
+    def _click_words(self, ctx: click.Context, given: Sequence[str]) -> Iterator[str]:
+        """The words in the form that click takes: `-b=VALUE` in two, and a greedy option repeated before each value."""
         flags = self.flags()
         words = [*reversed(given)]
         while words:
@@ -175,8 +175,8 @@ class Command(_Explained):
     def _check_exclusive(self, ctx: click.Context) -> None:
         groups: dict[Exclusive, list[Option]] = {}
         for parameter in self.params:
-            if isinstance(parameter, Option) and parameter.among is not None:
-                groups.setdefault(parameter.among, []).append(parameter)
+            if isinstance(parameter, Option) and parameter.exclusive_group is not None:
+                groups.setdefault(parameter.exclusive_group, []).append(parameter)
         for group, options in groups.items():
             given = [each.opts[-1] for each in options if _is_given(ctx, each)]
             if len(given) > 1:
@@ -186,11 +186,11 @@ class Command(_Explained):
                 ctx.fail(f"one of these is required: {named}")
 
     def invoke(self, ctx: click.Context) -> Call:
-        """What is to be done; the caller does it."""
+        """The call that the line stands for; the caller runs it."""
         return Call(self.work, self.arguments(ctx))
 
     def arguments(self, ctx: click.Context) -> Arguments:
-        """What was typed, by name; what nobody typed has its default."""
+        """The values by name; defaults for what was not given."""
         values: dict[str, Any] = {} if self._rest is None else {self._rest: ctx.params[self._rest]}
         shared = []
         for parameter in self.params:
@@ -220,12 +220,12 @@ def _value(ctx: click.Context, parameter: click.Parameter) -> Any:
     return [*(value or ())] if parameter.multiple or parameter.nargs == -1 else value
 
 
-class Group(_Explained, click.Group):
-    """A command that has verbs; the `ottla` command itself is one too."""
+class Group(_HelpfulCommand, click.Group):
+    """A command with verbs; the `ottla` command itself is one."""
 
     noun: str = "verb"
-    # What every verb has, about the connection.
-    of_verbs: Final = frozenset(
+    # Options that every verb has.
+    verb_flags: Final = frozenset(
         ("-b", "--bootstrap-server", "--command-config", "-X", "--timeout", "-v", "--verbose")
     )
 
@@ -245,19 +245,19 @@ class Group(_Explained, click.Group):
             self.add_command(verb)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which they are declared."""
+        """The verbs in the order of their declaration."""
         return [*self.commands]
 
     def summaries(self) -> Mapping[str, str]:
-        """What the verbs do."""
+        """The summaries of the verbs."""
         return {name: verb.short_help or "" for name, verb in self.commands.items()}
 
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
-        """With the verbs first."""
+        """The rows of the help by heading, the verbs first."""
         return {f"{self.noun}s": [*self.summaries().items()], **super().sections(ctx)}
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Verbs and options."""
+        """The verbs and options that start with `incomplete`."""
         from click.shell_completion import CompletionItem
 
         return [
@@ -267,33 +267,33 @@ class Group(_Explained, click.Group):
         ] + click.Command.shell_complete(self, ctx, incomplete)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Before a verb nothing is understood but help: says where the rest belongs."""
+        """Parse the words; before the verb only --help is accepted."""
         if not ctx.resilient_parsing:
-            self._check_begin(ctx, args)
+            self._check_first_word(ctx, args)
         return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb, and what follows it."""
+        """The verb, and the words after it."""
         name = args[0]
         verb = self.get_command(ctx, name)
         if verb is None:
             names = self.list_commands(ctx)
-            advice = meant(name, names) or f": there are {', '.join(names)}"
+            advice = suggestion(name, names) or f": there are {', '.join(names)}"
             ctx.fail(f"there is no {self.noun} {name!r}{advice}")
         return name, verb, args[1:]
 
-    def _check_begin(self, ctx: click.Context, given: Sequence[str]) -> None:
+    def _check_first_word(self, ctx: click.Context, given: Sequence[str]) -> None:
         verbs = self.list_commands(ctx)
         if not given:
             ctx.fail(f"what shall it do? there are {', '.join(verbs)}")
         flag = given[0].partition("=")[0]
-        if not flag.startswith("-") or self.begin_with(flag):
+        if not flag.startswith("-") or self.flags_starting_with(flag):
             return
         words = [word.lstrip("-") for word in given]
         named = next((word for word in words if word in verbs), None)
-        if flag in self.of_verbs or flag[:2] in self.of_verbs:
+        if flag in self.verb_flags or flag[:2] in self.verb_flags:
             line = f"{ctx.command_path} {named or 'VERB'}"
             inner = None if named is None else self.get_command(ctx, named)
             if named is not None and isinstance(inner, Group):
@@ -304,8 +304,8 @@ class Group(_Explained, click.Group):
             ctx.fail(f"write `{ctx.command_path} {named}`, without dashes")
 
 
-def meant(word: str, known: Iterable[str]) -> str:
-    """What could have been meant by a word that nobody knows, as the end of a sentence."""
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence that suggests a known word for an unknown one; empty if none is near."""
     import difflib
 
     known = list(known)
@@ -316,8 +316,8 @@ def meant(word: str, known: Iterable[str]) -> str:
     return f": did you mean {nearest[0]}?" if nearest else ""
 
 
-def message_of(error: click.UsageError) -> str:
-    """What is wrong with a line."""
+def usage_error_text(error: click.UsageError) -> str:
+    """The text of a usage error."""
     match error:
         case click.NoSuchOption():
             return _no_such_option(error)
@@ -338,11 +338,11 @@ def _name_of(parameter: click.Parameter) -> str:
 def _no_such_option(error: click.NoSuchOption) -> str:
     flag = error.option_name
     command = error.ctx.command if error.ctx is not None else None
-    if not isinstance(command, _Explained):
+    if not isinstance(command, _HelpfulCommand):
         return f"there is no {flag} here"
     if isinstance(command, Command) and flag in command.instead:
         return f"there is no {flag} here: write {command.instead[flag]}"
-    several = command.begin_with(flag) if flag.startswith("--") else []
+    several = command.flags_starting_with(flag) if flag.startswith("--") else []
     if len(several) > 1:
         return f"{flag} could be {', '.join(several)}"
-    return f"there is no {flag} here{meant(flag, command.flags())}"
+    return f"there is no {flag} here{suggestion(flag, command.flags())}"

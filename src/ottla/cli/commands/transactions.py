@@ -30,7 +30,7 @@ STATES: Final = (
     "PrepareEpochFence",
 )
 _FIND_HANGING_TEXT: Final = """\
-Finds transactions that nobody will end: open on a partition for longer than transactions may last, while the
+Finds transactions that no coordinator will end: open on a partition for longer than transactions may last, while the
 coordinator knows nothing of them there. Readers of committed records wait for them; `ottla transactions abort` ends
 them. Without --topic and --broker-id it looks at all partitions."""
 _ABORT_TEXT: Final = """\
@@ -134,7 +134,7 @@ _DESCRIBE: Final = Command(
 )
 _FIND_HANGING: Final = Command(
     "find-hanging",
-    "find transactions that nobody will end",
+    "find transactions that no coordinator will end",
     "transactions.overview:find_hanging",
     [
         Option("--topic", "only in this topic", type=TOPIC),

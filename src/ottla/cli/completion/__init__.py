@@ -1,1 +1,1 @@
-"""What shells ask for when Tab is pressed: the scripts, and the words that could come next."""
+"""Shell completion: the scripts for shells, and the candidates that they ask for."""

@@ -1,4 +1,4 @@
-"""`ottla completion`: what can come next on a line."""
+"""`ottla completion`: prints the script for a shell, or the candidates that a script asks for."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ottla.cli.completion.cluster_names import TIMEOUT_SECONDS
 from ottla.cli.completion.scripts import SCRIPTS
 from ottla.cli.exit_codes import DONE
 
-# Instead of candidates: the shell knows the files.
+# Printed instead of candidates where the shell should complete file names.
 _FILES_LINE: Final = "<files>"
-# Readline takes these for ends of words, and wants what comes behind the last of them.
+# Readline ends words at these characters, and expects only the part after the last of them.
 _READLINE_BREAKS: Final = ":="
 
 
 def run(arguments: Arguments) -> int:
-    """Prints a script, or what a script asked for."""
+    """Print a script, or the candidates for an unfinished line."""
     if arguments.shell != CANDIDATES:
         print(SCRIPTS[arguments.shell], end="")
         return DONE
     words = split_line(arguments.words[0]) if arguments.line else arguments.words
     if len(words) > 1:
-        with _ends_soon():
+        with _time_limit():
             found = lines_of(words, is_line=arguments.line)
         for line in found:
             print(line)
@@ -40,8 +40,8 @@ def run(arguments: Arguments) -> int:
 
 
 @contextmanager
-def _ends_soon() -> Iterator[None]:
-    """Whoever has pressed a key does not wait for a broker: whatever hangs, the process ends."""
+def _time_limit() -> Iterator[None]:
+    """End the process if completion takes too long: a key press must not wait for a broker."""
     before = signal.signal(signal.SIGALRM, lambda *_: os._exit(DONE))
     signal.setitimer(signal.ITIMER_REAL, 2 * TIMEOUT_SECONDS)
     try:
@@ -63,7 +63,7 @@ def split_line(line: str) -> list[str]:
 
 
 def lines_of(words: list[str], *, is_line: bool) -> list[str]:
-    """What could stand in the place of the last word, each with what it means."""
+    """The candidates for the last word, each with its meaning."""
     current = words[-1]
     found = candidates(words[1:])
     if any(each.type == "file" for each in found):
@@ -75,7 +75,7 @@ def lines_of(words: list[str], *, is_line: bool) -> list[str]:
 
 
 def candidates(words: Sequence[str]) -> list[CompletionItem]:
-    """What click finds for the last word, after all those before it; a flag stays before its value."""
+    """The candidates that click finds for the last word; for --flag=VALUE with the flag in front."""
     *before, current = words
     flag, is_assigned, _ = current.partition("=")
     shell = ShellComplete(ROOT, {}, "ottla", "")
@@ -90,5 +90,5 @@ def candidates(words: Sequence[str]) -> list[CompletionItem]:
 
 
 def meaning(candidate: CompletionItem) -> str:
-    """The first clause of its help."""
+    """The first clause of the help of a candidate."""
     return " ".join((candidate.help or "").split(";")[0].split())

@@ -1,4 +1,4 @@
-"""Names that the cluster knows, for a line that is not finished."""
+"""Names of topics, groups and transactional ids in the cluster, for completion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TIMEOUT_SECONDS: Final = 1.0
 
 
 def find(kind: str, connection: Arguments) -> list[str]:
-    """The names of topics, groups or transactional ids; none if the cluster cannot be asked."""
+    """The names of one kind; none if the cluster cannot be asked."""
     import logging
 
     from ottla.cli.connection import admin_of

@@ -1,4 +1,4 @@
-"""The scripts that make shells ask `ottla completion candidates` for what can come next."""
+"""The completion scripts of bash, zsh and fish, which call `ottla completion candidates`."""
 
 from __future__ import annotations
 

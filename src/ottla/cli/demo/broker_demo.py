@@ -1,7 +1,7 @@
-"""`ottla demo broker`: produces while the broker is killed again and again, then counts what is there.
+"""`ottla demo broker`: produces while the broker is killed again and again, then counts the records.
 
-The broker is a process of its own, so that kill -9 is the real thing. The producer is idempotent and sends again
-whatever was not acknowledged; the verdict comes from reading everything back.
+The broker runs in a process of its own, so that kill -9 is real. The producer is idempotent and sends again
+what was not acknowledged; the verdict comes from reading everything back.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Producer:
         return self._progress.resent
 
     def produce_until(self, record: int) -> None:
-        """Sends until the record is acknowledged and leaves requests in flight, unanswered."""
+        """Send until the record is acknowledged, and leave requests in flight unanswered."""
         with RawConnection(self._address) as connection:
             pending: list[int] = []
             position = self._next
@@ -112,7 +112,7 @@ class _Producer:
 
 @dataclass
 class LossReport:
-    """What reading everything back showed."""
+    """The result of reading everything back."""
 
     produced: int
     found: int
@@ -128,7 +128,7 @@ class LossReport:
 
 
 def judge(values: list[bytes], produced: int) -> LossReport:
-    """Compares what was read with the orders that were produced."""
+    """Compare the records that were read with the orders that were produced."""
     times: dict[bytes, int] = {}
     out_of_order = 0
     last = -1
@@ -172,7 +172,7 @@ def _create_topic(address: str) -> None:
 
 
 def run(arguments: Arguments) -> int:
-    """`ottla demo`: kills the pipeline or the broker, and says what is left."""
+    """`ottla demo`: kill the pipeline or the broker, and report what is left."""
     kills = arguments.kills
     if arguments.what == "broker":
         return broker_demo(arguments.records or 200_000, 5 if kills is None else kills)
@@ -182,7 +182,7 @@ def run(arguments: Arguments) -> int:
 
 
 def broker_demo(record_count: int, kill_count: int) -> int:
-    """Runs the demo; 0 only if nothing was lost, duplicated or reordered."""
+    """Run the demo; 0 only if nothing was lost, duplicated or reordered."""
     folder = tempfile.mkdtemp(prefix="ottla-demo-")
     broker = BrokerProcess(folder)
     try:

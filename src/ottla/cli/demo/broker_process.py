@@ -15,7 +15,7 @@ _WAIT_SECONDS: Final = 30
 
 
 class BrokerProcess:
-    """A broker with its data in a folder; when it starts again, it has the same address."""
+    """A broker with its data in a folder; it keeps its address over restarts."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -24,7 +24,7 @@ class BrokerProcess:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> float:
-        """Starts and waits until clients can connect; returns the seconds that took."""
+        """Start and wait until clients can connect; returns the seconds that took."""
         began = time.monotonic()
         command = [sys.executable, "-m", "ottla", "serve", "--listen", self.address]
         with open(self._log, "ab") as log:
@@ -33,7 +33,7 @@ class BrokerProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                start_new_session=True,  # Ctrl-C is for whoever started it
+                start_new_session=True,  # Ctrl-C is for the process that started it
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -50,7 +50,7 @@ class BrokerProcess:
         self._end()
 
     def stop(self) -> int:
-        """SIGTERM; answers the exit code."""
+        """Send SIGTERM; returns the exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         return self._end()

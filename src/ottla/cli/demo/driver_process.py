@@ -1,4 +1,4 @@
-"""The driver of the demo's pipeline as a process that can be killed, with everything that it started."""
+"""The driver of the demo's pipeline as a process that can be killed, with all its child processes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class DriverProcess:
         except subprocess.TimeoutExpired:
             self.kill()
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         """The end of its log."""
         text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
         return text[-3000:]

@@ -1,4 +1,4 @@
-"""The orders of `ottla demo`, the receipts that they have to become, and the verdict on those."""
+"""The orders of `ottla demo`, the receipts that must result, and the verdict."""
 
 from __future__ import annotations
 

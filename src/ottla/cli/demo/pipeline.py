@@ -1,4 +1,4 @@
-"""The pipeline that `ottla demo` runs: orders come in, each one becomes a receipt."""
+"""The pipeline that `ottla demo` runs: it turns each order into a receipt."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ receipts = Pipeline(
         "named_struct('id', value.id, 'customer', value.customer, 'total', value.cups * value.price) AS value",
     ),
     source_options={"maxOffsetsPerTrigger": BATCH_RECORDS},
-    # A short run is over before Java's second compiler has paid for itself.
+    # A short run ends before Java's optimizing compiler pays off.
     settings={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
 )

@@ -1,7 +1,7 @@
 """`ottla demo`: an exactly-once Spark pipeline whose driver is killed in the middle of a transaction.
 
-Broker and driver are processes of their own, so that kill -9 is the real thing. How far the pipeline is comes from
-the offsets that it commits, and the verdict from reading the output with a read_committed consumer.
+Broker and driver are processes of their own, so that kill -9 is real. The progress of the pipeline is read from its
+committed offsets, and the verdict comes from reading the output with a read_committed consumer.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _OPEN: Final = (TransactionState.ONGOING,)
 
 
 def demo(record_count: int, kill_count: int) -> int:
-    """Runs the demo; 0 only if nothing was lost or duplicated."""
+    """Run the demo; 0 only if nothing was lost or duplicated."""
     try:
         require_spark()
     except SparkMissingError as error:
@@ -92,7 +92,7 @@ class Demo:
             ends = transactions(broker.address)
         finally:
             code = broker.stop()
-        return self._tell(verdict, ends) if code == 0 else 1
+        return self._report(verdict, ends) if code == 0 else 1
 
     def _stream(self, admin: Admin, address: str) -> None:
         """Produce orders and let the pipeline write receipts, while its driver is killed."""
@@ -132,7 +132,7 @@ class Demo:
             if done != last:
                 changed, last = time.monotonic(), done
             if driver.has_ended or time.monotonic() - changed > STUCK_SECONDS:
-                raise OttlaError(f"the pipeline stopped at {done:,} orders:\n{driver.last_words()}")
+                raise OttlaError(f"the pipeline stopped at {done:,} orders:\n{driver.log_tail()}")
             if done == at_start:
                 self._show_start(done)
             else:
@@ -169,7 +169,7 @@ class Demo:
             f"driver, Java and workers at {committed(admin):,} orders, {when}; it starts again",
         )
 
-    def _tell(self, verdict: ReceiptReport, ends: Counter[bool]) -> int:
+    def _report(self, verdict: ReceiptReport, ends: Counter[bool]) -> int:
         self._say("in", f"{verdict.records_in:,} orders")
         self._say(
             "out", f"{verdict.records_out:,} receipts, as a read_committed consumer sees them"

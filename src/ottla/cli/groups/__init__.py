@@ -1,1 +1,1 @@
-"""Consumer groups: which ones are meant, how far they are, and where they go on."""
+"""Commands about consumer groups: selection, lag, members, and reset of offsets."""

@@ -1,8 +1,7 @@
 """How many records a group has yet to read.
 
-The difference of offsets says more than that: markers of transactions have offsets, and so had records that compaction
-removed. Both show only in the log itself, so its part behind the committed offset is read, up to a limit: a group that
-is far behind is so whatever the markers are.
+The difference of offsets is larger than that: markers of transactions have offsets, and so do records that compaction
+removed. To leave them out, the log after the committed offset is read, up to a limit.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ _POLL_SECONDS: Final = 0.5
 
 
 class Span(NamedTuple):
-    """What is behind a committed offset."""
+    """The offsets of a partition after a committed offset."""
 
     start_offset: int
     end_offset: int
 
 
 class LagCounter:
-    """Counts, with one consumer for all groups that are behind; there is none while nobody is."""
+    """Counts records with one consumer for all groups, which is created when the first group has a lag."""
 
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
@@ -43,7 +42,7 @@ class LagCounter:
         self._is_refused = False
 
     def lags(self, spans: Mapping[TopicPartition, Span]) -> dict[TopicPartition, int]:
-        """The records in each span; offsets, where they cannot be read."""
+        """The records in each span; the number of offsets where the log cannot be read."""
         lags = {each: span.end_offset - span.start_offset for each, span in spans.items()}
         behind = {each: span for each, span in spans.items() if lags[each] > 0}
         if behind and not self._is_refused:
@@ -52,7 +51,7 @@ class LagCounter:
                     self._consumer = self._make()
                 return lags | _counted(self._consumer, behind)
             except KafkaError as error:
-                # Once is enough: the next group would be refused as well.
+                # Report it once: the next group would fail the same way.
                 self._is_refused = True
                 say(f"ottla: records could not be read, LAG counts offsets: {line_of(error)}")
         return lags
@@ -77,13 +76,13 @@ class LagCounter:
 
 
 def _counted(consumer: Consumer, spans: Mapping[TopicPartition, Span]) -> dict[TopicPartition, int]:
-    """The records that were seen, and the offsets behind the last that was looked at."""
+    """The number of records that were seen, and of offsets after the last one looked at."""
     first = consumer.beginning_offsets(spans)
     positions = {each: max(span.start_offset, first[each]) for each, span in spans.items()}
     counts = dict.fromkeys(spans, 0)
     unread = {each for each, span in spans.items() if positions[each] < span.end_offset}
     consumer.assign(unread)
-    # The group before may have been done with some of them.
+    # The group before may have read some of them to the end.
     consumer.resume(unread)
     for partition in unread:
         consumer.seek(partition, positions[partition])

@@ -29,13 +29,15 @@ Plan = dict[TopicPartition, int]
 
 
 def reset_offsets(arguments: Arguments) -> int:
-    """Shows, or does, where groups go on from now on."""
+    """Show, or commit, the new offsets of groups."""
     _check_usage(arguments)
     with admin_of(arguments) as admin:
         groups = groups_of(admin, arguments)
         inactive, new, is_failed = _inactive(admin, groups)
-        # All is planned before anything is done: what is wrong with one group leaves all as they are.
-        plans = {group: _Planning(admin, group, len(groups)).plan(arguments) for group in inactive}
+        # All groups are planned before the first is changed: an error in one leaves all as they are.
+        plans = {
+            group: _ResetPlanner(admin, group, len(groups)).plan(arguments) for group in inactive
+        }
         for group in [group for group, plan in plans.items() if not plan]:
             say(f"ottla: {_nothing_to_reset(group, group in new)}")
             is_failed |= not arguments.all_groups
@@ -64,7 +66,7 @@ def _check_usage(arguments: Arguments) -> None:
 def _execute_all(
     admin: Admin, plans: Mapping[str, Plan], show: Callable[[Mapping[str, Plan]], None]
 ) -> Mapping[str, Plan]:
-    """Does it, and shows what was done whatever happens; what was refused."""
+    """Commit the plans, and show what was done even after an error; returns the errors."""
     done: dict[str, Plan] = {group: {} for group in plans}
     try:
         for group, plan in plans.items():
@@ -75,7 +77,7 @@ def _execute_all(
 
 
 def _execute(admin: Admin, group: str, plan: Plan) -> Plan:
-    """Commit the new offsets; what was not refused, which is told."""
+    """Commit the new offsets of a group; returns those that were committed, and prints errors of the others."""
     try:
         _, errors = attempt(plan, lambda: admin.alter_consumer_group_offsets(group, plan))
     except KafkaError as error:
@@ -99,7 +101,7 @@ def _nothing_to_reset(group: str, is_new: bool) -> str:
 
 
 def _inactive(admin: Admin, groups: list[str]) -> tuple[list[str], list[str], bool]:
-    """The groups that can be reset, those of them that do not exist yet, and whether there are others."""
+    """The groups that can be reset, those of them that do not exist yet, and whether others were left out."""
     found, errors = described(admin, groups)
     others = {
         group: error
@@ -138,8 +140,8 @@ def _show(arguments: Arguments, group_count: int, plans: Mapping[str, Plan]) -> 
     Output(arguments.form).rows(RESET, rows)
 
 
-class _Planning:
-    """Finds out where one group goes on."""
+class _ResetPlanner:
+    """Finds the new offsets of one group."""
 
     def __init__(self, admin: Admin, group: str, group_count: int) -> None:
         self._admin = admin
@@ -147,7 +149,7 @@ class _Planning:
         self._group_count = group_count
 
     def plan(self, arguments: Arguments) -> Plan:
-        """The new offset of each partition that is meant."""
+        """The new offset of each selected partition."""
         if arguments.from_file is not None:
             return self._in_range(
                 read_plan(Path(arguments.from_file), self._group, self._group_count)
@@ -194,7 +196,7 @@ class _Planning:
         return {each: found[each].offset for each in partitions}
 
     def _at(self, partitions: Sequence[TopicPartition], time_ms: int) -> Plan:
-        """The first records at a time or later; the end where there are none."""
+        """The offsets of the first records at or after a time; the end of the log where there is none."""
         found = self._listed(partitions, max(0, time_ms))
         none = [each for each, offset in found.items() if offset < 0]
         return found | self._listed(none, OffsetSpec.LATEST)
@@ -210,7 +212,7 @@ class _Planning:
         return self._in_range({each: committed[each] + by for each in partitions})
 
     def _in_range(self, wanted: Plan) -> Plan:
-        """Offsets that are there, or the nearest that are."""
+        """The offsets, moved to the nearest that exists."""
         partitions = list(wanted)
         first = self._listed(partitions, OffsetSpec.EARLIEST)
         end = self._listed(partitions, OffsetSpec.LATEST)
@@ -227,7 +229,7 @@ class _Planning:
 
 
 def read_plan(path: Path, group: str, group_count: int) -> Plan:
-    """The offsets of a group that a file names: topic,partition,offset, or with the group first."""
+    """The offsets of a group in a CSV file: topic,partition,offset, or with the group first."""
     plan: Plan = {}
     with path.open(encoding="utf-8", newline="") as stream:
         for number, row in enumerate(csv.reader(stream), 1):
@@ -250,13 +252,13 @@ def read_plan(path: Path, group: str, group_count: int) -> Plan:
 
 
 def delete_offsets(arguments: Arguments) -> int:
-    """Has a group forget what it committed."""
+    """Delete committed offsets of a group."""
     (group, *others) = [*arguments.groups, *arguments.more_groups] or [None]
     if group is None or others:
         raise UsageError("which group?" if group is None else "more than one group", "name one")
     with admin_of(arguments) as admin:
         wanted = partitions_named(admin, arguments.topics)
-        # Brokers call it a success to delete what there is not.
+        # Brokers report success for offsets that do not exist.
         committed = admin.list_consumer_group_offsets({group: wanted})[group]
         missing = [each for each in wanted if committed.get(each) is None]
         there = [each for each in wanted if committed.get(each) is not None]

@@ -61,7 +61,7 @@ _REBALANCING: Final = (
 
 
 def list_groups(arguments: Arguments) -> int:
-    """The groups by name."""
+    """List the groups by name."""
     output = Output(arguments.form)
     states = [_word(GroupState, text, "state") for text in arguments.state]
     types = [_word(GroupType, text, "type") for text in arguments.type]
@@ -87,18 +87,18 @@ def list_groups(arguments: Arguments) -> int:
 
 
 def _word(words: type[Word], text: str, what: str) -> Word:
-    """A state or type by its name, whatever its case."""
+    """The name of a state or type, in any case."""
     for word in words:
         if str(word.value).lower() == text.lower():
             return word
     raise UsageError(
-        f"{text} is no {what} of groups",
+        f"{text} is not a {what} of groups",
         f"there are {', '.join(str(word.value) for word in words)}",
     )
 
 
 def describe_groups(arguments: Arguments) -> int:
-    """How far groups are, who is in them, or what state they are in."""
+    """Show the lag, the members or the state of groups."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
 
@@ -122,7 +122,7 @@ def describe_groups(arguments: Arguments) -> int:
 
 
 def _remark(group: GroupDescription) -> None:
-    """What Kafka's tool says beside the table."""
+    """The remark of Kafka's tool beside the table."""
     if group.state is GroupState.EMPTY:
         say(f"Consumer group '{group.group_id}' has no active members.")
     elif group.state in _REBALANCING:
@@ -154,7 +154,7 @@ def _offset_rows(
 def _rows_of(
     group: GroupDescription, committed: Mapping[TopicPartition, int]
 ) -> list[dict[str, Any]]:
-    """A row for each partition that somebody reads or has read."""
+    """A row for each partition that a member has or that has a committed offset."""
     readers: dict[TopicPartition, MemberDescription | None] = dict.fromkeys(committed)
     readers |= {partition: member for member in group.members for partition in member.assignment}
     return [
@@ -177,7 +177,7 @@ def _rows_of(
 def _end_offsets(
     admin: Admin, rows: Iterable[Mapping[str, Any]], level: IsolationLevel
 ) -> Mapping[TopicPartition, int]:
-    """Where logs end; those of topics that are gone end nowhere."""
+    """The end offsets of partitions; None for topics that were deleted."""
     partitions = {TopicPartition(row["topic"], row["partition"]): None for row in rows}
     if not partitions:
         return {}
@@ -199,7 +199,7 @@ def _end_offsets(
 def _fill_in(
     rows: list[dict[str, Any]], ends: Mapping[TopicPartition, int], counter: LagCounter
 ) -> None:
-    """The ends of logs, and what is in between."""
+    """Add the end offsets and the lag to the rows."""
     spans: dict[TopicPartition, Span] = {}
     for row in rows:
         partition = TopicPartition(row["topic"], row["partition"])
@@ -230,7 +230,7 @@ def _show_members(
 
 
 def _show(output: Output, shape: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
-    """Rows, in which some things have a text for people beside what is for programs."""
+    """Print rows in which some values have another text in tables."""
     if not output.is_table:
         rows = [
             {key: value for key, value in row.items() if not key.endswith("_text")} for row in rows
@@ -275,7 +275,7 @@ def _state_row(group: GroupDescription) -> dict[str, Any]:
 
 
 def delete_groups(arguments: Arguments) -> int:
-    """Deletes groups and what they committed."""
+    """Delete groups and their committed offsets."""
     output = Output("table")
     with admin_of(arguments) as admin:
         groups = groups_of(admin, arguments)

@@ -1,4 +1,4 @@
-"""Which groups and partitions are meant."""
+"""The groups and partitions that the arguments select."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def groups_of(admin: Admin, arguments: Arguments) -> list[str]:
 def described(
     admin: Admin, groups: list[str]
 ) -> tuple[Mapping[str, GroupDescription], Mapping[str, KafkaError]]:
-    """Groups as the cluster describes them, and what is wrong with the others."""
+    """The descriptions of groups, and the errors of the others."""
     return attempt(groups, lambda: admin.describe_consumer_groups(groups))
 
 
 def tell(errors: Mapping[str, KafkaError]) -> None:
-    """Say what is wrong with groups."""
+    """Print the errors of groups."""
     for group, error in errors.items():
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
             say(f"ottla: consumer group '{group}' does not exist: `ottla groups list` shows them")
@@ -45,7 +45,7 @@ def tell(errors: Mapping[str, KafkaError]) -> None:
 
 
 def partitions_named(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
-    """What TOPIC and TOPIC:N,N stand for."""
+    """The partitions that TOPIC and TOPIC:N,N stand for."""
     found: dict[TopicPartition, None] = {}
     whole: list[str] = []
     for text in texts:
@@ -56,7 +56,7 @@ def partitions_named(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]
         try:
             found.update({TopicPartition(topic, int(each)): None for each in numbers.split(",")})
         except ValueError:
-            raise UsageError(f"{text} is no topic with partitions", "write TOPIC:0,1") from None
+            raise UsageError(f"{text} is not a topic with partitions", "write TOPIC:0,1") from None
     for topic, description in (admin.describe_topics(whole) if whole else {}).items():
         for info in description.partitions:
             found[TopicPartition(topic, info.partition)] = None

@@ -1,1 +1,1 @@
-"""The files of a data folder, as `ottla log` prints them; what counts as damage is decided in `storage/local`."""
+"""`ottla log`: prints the files of a data folder. `storage/local/inspection` decides what counts as damage."""

@@ -1,4 +1,4 @@
-"""`ottla log dump`: prints the files of partitions, and says what is wrong with them."""
+"""`ottla log dump`: prints the files of partitions, and reports what is wrong with them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _BY_FOLDER: Final = "by_folder"
 
 
 def dump(arguments: Arguments) -> int:
-    """Prints files; FAILED if one of them is damaged."""
+    """Print files; FAILED if one of them is damaged."""
     given = [*arguments.files, *(arguments.more_files or "").split(",")]
     paths = _in_order(path for each in given if each for path in _files_of(each))
     if not paths:
@@ -71,11 +71,11 @@ def dump(arguments: Arguments) -> int:
     return DONE
 
 
-# Which files
+# Files
 
 
 def kind_of(path: str) -> str | None:
-    """The suffix of a file, or its name where that says what it is; None for anything else."""
+    """The suffix of a file, or its name if that tells its kind; None for other files."""
     name = os.path.basename(path)
     if name in _NAMED:
         return name
@@ -90,7 +90,7 @@ def _files_of(path: str) -> list[str]:
         if kind_of(path) is None and os.path.exists(path):
             suffixes = ", ".join([*layout.SEGMENT_SUFFIXES, layout.SNAPSHOT_SUFFIX])
             raise UsageError(
-                f"{path} is no file of a partition", f"their names end with {suffixes}"
+                f"{path} is not a file of a partition", f"their names end with {suffixes}"
             )
         if not os.path.exists(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -121,11 +121,11 @@ def _in_order(paths: Iterable[str]) -> list[str]:
     return [named[real] for files in folders.values() for real in sorted(files)]
 
 
-# What is in them
+# Contents
 
 
 class _Segment(NamedTuple):
-    """What a segment has to be compared with the next."""
+    """What is kept of a segment to compare it with the next."""
 
     base_offset: int
     end_offset: int
@@ -133,20 +133,20 @@ class _Segment(NamedTuple):
 
 
 class _Dump:
-    """A run of the command."""
+    """One run of the command."""
 
     def __init__(self, arguments: Arguments, given: Sequence[str]) -> None:
         self.output = Output(arguments.form)
         self._given = given
         self._arguments = arguments
         self.file_count = 0
-        self.gone_count = 0  # a broker deletes files while we look
+        self.gone_count = 0  # a running broker may delete files meanwhile
         self.damaged: dict[str, int] = {}
         self.gap_count = 0
         self._before: dict[str, _Segment] = {}  # by folder
 
     def lines_of(self, path: str) -> Iterator[str]:
-        """What is printed of a file; flaws are told on the way."""
+        """The lines of a file; problems are printed on the way."""
         wanted = self._wanted(path)
         try:
             found = self._found(path, wanted)
@@ -191,7 +191,7 @@ class _Dump:
         for item in found:
             is_empty = False
             if isinstance(item, Flaw):
-                self._tell(path, item)
+                self._report(path, item)
                 if not is_text:
                     yield from self._data_lines({"file": path, "type": "damage", **item._asdict()})
             elif is_text:
@@ -205,7 +205,7 @@ class _Dump:
         count = 0
         for item in found:
             if isinstance(item, Flaw):
-                self._tell(path, item)
+                self._report(path, item)
             elif not isinstance(item, FoundRecord):
                 count += 1
         flaw_count = self.damaged.get(path, 0)
@@ -222,7 +222,7 @@ class _Dump:
             return [yaml_text([data], is_ascii=self.output.is_ascii)]
         return [json.dumps(data, ensure_ascii=self.output.is_ascii)]
 
-    def _tell(self, path: str, flaw: Flaw) -> None:
+    def _report(self, path: str, flaw: Flaw) -> None:
         count = self.damaged[path] = self.damaged.get(path, 0) + 1
         if count <= _FLAWS_TOLD:
             say(f"damage: {path} at {flaw.position}: {flaw.text}")
@@ -267,13 +267,13 @@ class _Dump:
                 end_offset = found.last_offset + 1
                 if is_deep:
                     yield from _records(segment, found)
-        # A file that is about to go, or not there yet, overlaps with others.
+        # Files that are being deleted or swapped in overlap with others.
         if path.endswith(layout.LOG_SUFFIX):
             before = _Segment(segment.base_offset, end_offset, is_whole)
             self._before[_folder(path)] = before
 
     def _overlap(self, path: str) -> Flaw | None:
-        """What a segment has in common with the one before it; what lies between them is told."""
+        """The offsets that a segment shares with the one before it; a gap between them is reported."""
         folder, offset = _folder(path), base_offset_of(path)
         before = self._before.get(folder)
         if before is None:
@@ -283,7 +283,7 @@ class _Dump:
             return Flaw(0, SEGMENTS_OVERLAP % {"end_offset": end_offset})
         if offset > end_offset and before.is_whole and path.endswith(layout.LOG_SUFFIX):
             between = range(before.base_offset + 1, offset)
-            # A segment that was not named is not missing.
+            # A segment that was not asked for is not missing.
             if not any(base in between for base in _bases(folder)):
                 names = {"path": path, "offset": offset, "end_offset": end_offset}
                 say(f"gap: {SEGMENT_MISSING % names}")
@@ -341,7 +341,7 @@ def _epochs(path: str) -> Iterator[EpochStart | Flaw]:
 
 
 def _checksums(path: str) -> Iterator[FoundChecksum | Flaw]:
-    """What the checkpoint says, and whether the transaction indexes of segments that are there begin so (ADR 0037)."""
+    """The entries of the checkpoint, and whether the transaction indexes have these checksums (ADR 0037)."""
     with open(path, "rb") as file:
         data = file.read()
     try:

@@ -1,4 +1,4 @@
-"""What `ottla log dump` says of each thing that is in a file: a line in Kafka's words, and data for programs."""
+"""How `ottla log dump` prints the contents of files: lines in the format of Kafka's tool, and data for programs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PrintedParts(NamedTuple):
     metadata: bool = True
     content: bool = False
     headers: bool = False
-    topic: str | None = None  # the internal topic as whose records they are read
+    topic: str | None = None  # the internal topic whose format the records have
 
 
 class FoundRecord(NamedTuple):
@@ -47,7 +47,7 @@ class FoundRecord(NamedTuple):
 
 
 class FoundChecksum(NamedTuple):
-    """What a checkpoint says of the transaction index of a segment."""
+    """An entry of a checkpoint: the checksum of the transaction index of a segment."""
 
     base_offset: int
     size_bytes: int
@@ -55,7 +55,7 @@ class FoundChecksum(NamedTuple):
 
 
 class FoundTopicId(NamedTuple):
-    """What partition.metadata says."""
+    """The contents of partition.metadata."""
 
     topic_id: UUID
 
@@ -74,7 +74,7 @@ Item: TypeAlias = (
 
 
 def text_of(item: Item, wanted: PrintedParts) -> str:
-    """A line for people."""
+    """The line about an item."""
     match item:
         case FoundBatch():
             return _batch_text(item)
@@ -130,7 +130,7 @@ def _batch_text(found: FoundBatch) -> str:
 
 
 def _codec(found: FoundBatch) -> str:
-    """The codec's name, or the number of one that there is not."""
+    """The name of the codec, or the number of an unknown one."""
     number = found.attributes & 0x07
     return _CODECS[number] if number < len(_CODECS) else str(number)
 
@@ -218,11 +218,11 @@ def _snapshot_text(entry: SnapshotEntry) -> str:
     )
 
 
-# For programs
+# Data for programs
 
 
 def data_of(item: Item, wanted: PrintedParts) -> dict[str, Any]:
-    """The same for programs."""
+    """The data about an item."""
     match item:
         case FoundBatch():
             return {"type": "batch", **_batch_data(item)}
@@ -315,7 +315,7 @@ def _decoded(topic: str, record: Record) -> dict[str, Any]:
 
 
 def bytes_data(data: bytes | None) -> Any:
-    """Text where it is text; else {"base64": …}."""
+    """Text if the bytes are UTF-8; else {"base64": …}."""
     if data is None:
         return None
     try:

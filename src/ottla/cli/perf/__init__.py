@@ -1,1 +1,1 @@
-"""How fast a cluster is: one module for each verb of `ottla perf`, and what they measure with."""
+"""`ottla perf`: one module for each verb, and the measures that they share."""

@@ -30,12 +30,12 @@ _sizes: Final = attrgetter("serialized_key_size", "serialized_value_size")
 
 
 class _Joining(RebalanceListener):
-    """How long the group kept the consumer from reading."""
+    """The time that the group kept the consumer from reading."""
 
     def __init__(self) -> None:
         self.total_seconds = 0.0
         self._began = time.perf_counter()
-        # Until the group has formed for the first time, no record can come.
+        # No record can arrive before the first rebalance ends.
         self.ended = self._began + _FIRST_JOIN_SECONDS
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
@@ -46,8 +46,8 @@ class _Joining(RebalanceListener):
         self.total_seconds += self.ended - self._began
 
 
-class _Stretch:
-    """What was read in a stretch of time."""
+class _Period:
+    """What was read in a period of time."""
 
     def __init__(self, joined_seconds: float = 0.0) -> None:
         self.began_ms = time.time() * 1000
@@ -76,11 +76,11 @@ class _Stretch:
         return max(self.seconds - self.joining_seconds, 0.0)
 
     def _while_fetching(self, amount: float) -> float:
-        """An amount per second of fetching; 0 where joining took all of the time, as in Kafka's tool."""
+        """An amount per second of fetching; 0 if joining took all the time, as in Kafka's tool."""
         return amount / self.fetching_seconds if self.fetching_seconds else 0.0
 
     def fields(self, records: int, byte_count: int) -> str:
-        """The fields of Kafka's line behind the times; totals may be those of the whole run."""
+        """The fields of Kafka's line after the times; the totals may be those of the whole run."""
         megabytes = self.byte_count / MEGABYTE
         return (
             f"{byte_count / MEGABYTE:.4f}, {megabytes / self.seconds:.4f}, {records}, "
@@ -107,12 +107,12 @@ class _Stretch:
 
 
 def consume(arguments: Arguments) -> int:
-    """Reads records as fast as it goes, and says how fast that was."""
+    """Read records as fast as possible, and report the rate."""
     topic = topic_of(arguments)
     output = Output(arguments.form)
     options: dict[str, object] = {
         "group_id": arguments.group or f"perf-consumer-{uuid.uuid4().hex[:8]}",
-        # A topic that was mistyped should not come into being.
+        # A misspelt topic must not be created.
         "allow_auto_create_topics": False,
         "auto_offset_reset": "latest" if arguments.from_latest else "earliest",
     }
@@ -138,8 +138,8 @@ class _Run:
         self._arguments = arguments
         self._output = output
         self._joining = _Joining()
-        self._whole = _Stretch()
-        self._interval = _Stretch()
+        self._whole = _Period()
+        self._interval = _Period()
 
     @property
     def is_complete(self) -> bool:
@@ -163,10 +163,10 @@ class _Run:
                 )
                 return
             if self._interval.age_seconds * 1000 >= arguments.reporting_interval:
-                self._tell()
+                self._print_interval()
 
-    def _tell(self) -> None:
-        """A line about an interval: a result if wanted, else progress."""
+    def _print_interval(self) -> None:
+        """Print a line about an interval: as a result if asked for, else as progress."""
         self._interval.end(self._joining.total_seconds)
         whole = self._whole
         line = (
@@ -177,10 +177,10 @@ class _Run:
             self._output.lines([line])
         else:
             say(line)
-        self._interval = _Stretch(self._joining.total_seconds)
+        self._interval = _Period(self._joining.total_seconds)
 
     def show(self) -> None:
-        """What all of it was like."""
+        """Print the results of the whole run."""
         whole = self._whole
         whole.end(self._joining.total_seconds)
         metrics = self._consumer.metrics() if self._arguments.print_metrics else None
@@ -196,6 +196,6 @@ class _Run:
 
 
 def _moment(timestamp_ms: float) -> str:
-    """A time as Kafka's tool writes it."""
+    """A time in the format of Kafka's tool."""
     moment = datetime.fromtimestamp(timestamp_ms / 1000)
     return f"{moment:%Y-%m-%d %H:%M:%S}:{moment.microsecond // 1000:03d}"

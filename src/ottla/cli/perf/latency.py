@@ -24,11 +24,11 @@ _WAIT_SECONDS: Final = 60.0
 
 
 def latency(arguments: Arguments) -> int:
-    """Sends records one by one, and says how long each took until it was read."""
+    """Send records one by one, and report the time until each was read."""
     topic = topic_of(arguments)
     output = Output(arguments.form)
     _make_topic(arguments, topic)
-    # A fetch waits at the broker for the record, so that no time is lost between fetches.
+    # A fetch waits at the broker for the record, so that no time passes between fetches.
     with (
         consumer_of(arguments, auto_offset_reset="latest") as consumer,
         producer_of(arguments, acks=arguments.acks, linger_ms=0) as producer,
@@ -38,7 +38,7 @@ def latency(arguments: Arguments) -> int:
         consumer.seek_to_end(found)
         for partition in found:
             consumer.position(partition)
-        trips = _Trips(producer, consumer, topic, arguments.record_size or RECORD_BYTES)
+        trips = _RoundTrips(producer, consumer, topic, arguments.record_size or RECORD_BYTES)
         trips.make(arguments.warmup, Latencies())
         latencies = Latencies()
         try:
@@ -55,8 +55,8 @@ def _make_topic(arguments: Arguments, topic: str) -> None:
             say(f"topic {topic} created: 1 partition")
 
 
-class _Trips:
-    """Records on their way to the broker and back."""
+class _RoundTrips:
+    """Sends records to the broker and reads them back."""
 
     def __init__(
         self, producer: Producer, consumer: Consumer, topic: str, record_bytes: int
@@ -68,7 +68,7 @@ class _Trips:
         self._random = random.Random(0)
 
     def make(self, count: int, latencies: Latencies) -> None:
-        """Measures so many, one after the other."""
+        """Measure this many round trips, one after the other."""
         told = time.perf_counter()
         for number in range(count):
             value = self._random.randbytes(self._record_bytes)
@@ -88,7 +88,7 @@ class _Trips:
                 return
             if len(records):
                 raise CommandError(
-                    f"somebody else writes to {self._topic}: another record came than was sent",
+                    f"another client writes to {self._topic}: a record came that was not sent here",
                     "measure with a topic of its own",
                 )
             if time.perf_counter() - began > _WAIT_SECONDS:
@@ -99,7 +99,7 @@ class _Trips:
 
 
 def _print(output: Output, latencies: Latencies) -> None:
-    """The lines that Kafka's EndToEndLatency prints."""
+    """Print the lines of Kafka's EndToEndLatency."""
     if not output.is_table:
         output.data({"records": latencies.count, "latency_ms": latencies.data()})
         return

@@ -1,4 +1,4 @@
-"""What `ottla perf` measures with: latencies, a limit on the pace, values to send."""
+"""The measures of `ottla perf`: latencies, a limit of the rate, values to send."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHUNKS_PER_SECOND: Final = 200
 
 
 class Latencies:
-    """How long things took; of all of them, not of a sample."""
+    """The latencies of all operations, not of a sample."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -34,7 +34,7 @@ class Latencies:
         self._counts: dict[int, int] = {}
 
     def add(self, latency_ms: float, count: int = 1) -> None:
-        """Takes note of things that took so long, each of them."""
+        """Add `count` operations with this latency."""
         self.count += count
         self.total_ms += latency_ms * count
         self.max_ms = max(self.max_ms, latency_ms)
@@ -42,7 +42,7 @@ class Latencies:
         self._counts[slot] = self._counts.get(slot, 0) + count
 
     def include(self, other: Latencies) -> None:
-        """Takes note of everything that another one has."""
+        """Add all latencies of another object."""
         self.count += other.count
         self.total_ms += other.total_ms
         self.max_ms = max(self.max_ms, other.max_ms)
@@ -54,7 +54,7 @@ class Latencies:
         return self.total_ms / self.count if self.count else 0.0
 
     def percentile(self, share: float) -> float:
-        """The latency at a place in the sorted list of them, as Kafka's tools choose it."""
+        """The latency at a position in the sorted list, as Kafka's tools choose it."""
         left = int(share * self.count)
         for slot, count in sorted(self._counts.items()):
             left -= count
@@ -63,14 +63,14 @@ class Latencies:
         return 0.0
 
     def data(self) -> dict[str, float]:
-        """For programs, in milliseconds."""
+        """The figures in milliseconds, as data."""
         shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
         found = {name: self.percentile(share) for name, share in shares.items()}
         return {"average": round(self.average_ms, 4), "max": round(self.max_ms, 4), **found}
 
 
 class SendRate:
-    """Keeps what is sent below a number of records in a second."""
+    """Limits the number of records per second."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
@@ -78,7 +78,7 @@ class SendRate:
         self._count = 0
 
     def keep(self, count: int) -> None:
-        """Waits until so many more may have been sent."""
+        """Wait until this many more records may be sent."""
         if self._per_second <= 0:
             return
         self._count += count
@@ -88,7 +88,7 @@ class SendRate:
 
 
 class Tally:
-    """What was acknowledged: in all, and in the interval that is told at the moment."""
+    """Counts acknowledged records: in total, and in the current interval."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -102,7 +102,7 @@ class Tally:
         self._interval_began = self.began
 
     def note(self, latency_ms: float, count: int, byte_count: int) -> None:
-        """Records were acknowledged; on any thread."""
+        """Records were acknowledged; called on any thread."""
         with self._lock:
             self.latencies.add(latency_ms, count)
             self.byte_count += byte_count
@@ -110,13 +110,13 @@ class Tally:
             self._interval_bytes += byte_count
 
     def note_failure(self, count: int, error: Exception) -> None:
-        """Records were not written; on any thread."""
+        """Records were not written; called on any thread."""
         with self._lock:
             self.failed_count += count
             self.first_error = self.first_error or error
 
     def next_interval(self) -> tuple[Latencies, int, float] | None:
-        """Latencies, bytes and seconds of an interval that is over, if one is."""
+        """Latencies, bytes and seconds of the interval, if it is over."""
         now = time.perf_counter()
         if now - self._interval_began < INTERVAL_SECONDS:
             return None
@@ -126,14 +126,27 @@ class Tally:
         return found
 
 
+def interval_line(tally: Tally, done: str, unit: str, latency: str) -> str | None:
+    """The line about the interval, if it is over: how many were `done`, `unit` per second, and the latency."""
+    interval = tally.next_interval()
+    if interval is None:
+        return None
+    latencies, byte_count, elapsed_seconds = interval
+    per_second, megabytes = rates(latencies.count, byte_count, elapsed_seconds)
+    return (
+        f"{latencies.count} {done}, {per_second:.1f} {unit}/sec ({megabytes:.2f} MB/sec), "
+        f"{latencies.average_ms:.1f} ms avg {latency}, {latencies.max_ms:.1f} ms max {latency}."
+    )
+
+
 def rates(count: int, byte_count: int, elapsed_seconds: float) -> tuple[float, float]:
-    """Things and megabytes per second."""
+    """Items and megabytes per second."""
     elapsed = max(elapsed_seconds, 1e-6)
     return count / elapsed, byte_count / elapsed / MEGABYTE
 
 
 def topic_of(arguments: Arguments) -> str:
-    """The one topic that was named."""
+    """The only topic that was given."""
     names = [*arguments.topics, *([] if arguments.topic is None else [arguments.topic])]
     if len(names) != 1:
         raise UsageError("which topic?" if not names else "more than one topic", "name one topic")
@@ -141,7 +154,7 @@ def topic_of(arguments: Arguments) -> str:
 
 
 class Payloads:
-    """Values to send, in chunks that are small enough for their records to have one time of sending."""
+    """Values to send, in chunks whose records can share one time of sending."""
 
     def __init__(self, arguments: Arguments) -> None:
         self._random = random.Random(_SEED)
@@ -159,7 +172,7 @@ class Payloads:
             self._chunk = max(1, min(self._chunk, int(arguments.throughput / _CHUNKS_PER_SECOND)))
 
     def chunks(self, count: int) -> Iterator[list[bytes]]:
-        """So many values."""
+        """This many values."""
         for start in range(0, count, self._chunk):
             size = min(self._chunk, count - start)
             if self._is_monotonic:
@@ -169,7 +182,7 @@ class Payloads:
 
 
 def _made_up(chance: random.Random, size_bytes: int) -> list[bytes]:
-    """Random letters, as Kafka's tool sends; from a pool, since making them would be what is measured."""
+    """Random letters, as Kafka's tool sends; from a pool, so that making them is not measured."""
     count = max(1, min(_POOL_MAX, _POOL_BYTES // size_bytes))
     return [bytes(chance.choices(_LETTERS, k=size_bytes)) for _ in range(count)]
 
@@ -177,7 +190,7 @@ def _made_up(chance: random.Random, size_bytes: int) -> list[bytes]:
 def _from_file(path: str, delimiter: bytes) -> list[bytes]:
     with open(path, "rb") as file:
         content = file.read()
-    # As in Kafka, what is empty at the end is no value.
+    # As in Kafka, an empty last line is not a value.
     values = content.split(delimiter)
     while values and not values[-1]:
         values.pop()
@@ -187,11 +200,11 @@ def _from_file(path: str, delimiter: bytes) -> list[bytes]:
 
 
 def metrics_lines(metrics: dict[str, float]) -> list[str]:
-    """Metrics for people."""
+    """Metrics as lines of text."""
     width = max(map(len, metrics), default=0)
     return [f"{name.ljust(width)} : {value:.3f}" for name, value in sorted(metrics.items())]
 
 
 def finite(metrics: dict[str, float]) -> dict[str, Any]:
-    """Metrics for programs: JSON has no NaN."""
+    """Metrics as data: JSON has no NaN."""
     return {name: value if abs(value) < float("inf") else None for name, value in metrics.items()}

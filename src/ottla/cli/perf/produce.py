@@ -15,6 +15,7 @@ from ottla.cli.perf.measures import (
     SendRate,
     Tally,
     finite,
+    interval_line,
     metrics_lines,
     rates,
     topic_of,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def produce(arguments: Arguments) -> int:
-    """Sends records as fast as it goes, or as fast as it may, and says how fast that was."""
+    """Send records as fast as possible, or at a limited rate, and report the rate."""
     topic = topic_of(arguments)
     payloads = Payloads(arguments)
     output = Output(arguments.form)
@@ -61,15 +62,19 @@ def _send(
         pace.keep(len(values))
         began = time.perf_counter()
         sent = producer.send_many(topic, values)
-        sent.add_batch_callback(_taker(tally, began, sum(map(len, values)) / len(values)))
-        _tell(tally)
+        sent.add_batch_callback(
+            _outcome_callback(tally, began, sum(map(len, values)) / len(values))
+        )
+        line = interval_line(tally, "records sent", "records", "latency")
+        if line is not None:
+            say(line)
     producer.flush()
 
 
-def _taker(
+def _outcome_callback(
     tally: Tally, began: float, value_bytes: float
 ) -> Callable[[int, Exception | None], None]:
-    """Takes note of outcomes; on the producer's thread."""
+    """The callback for outcomes, which runs on the producer's thread."""
 
     def take(count: int, error: Exception | None) -> None:
         if error is None:
@@ -79,18 +84,6 @@ def _taker(
             tally.note_failure(count, error)
 
     return take
-
-
-def _tell(tally: Tally) -> None:
-    """What an interval of some seconds was like."""
-    interval = tally.next_interval()
-    if interval is not None:
-        latencies, byte_count, elapsed_seconds = interval
-        per_second, megabytes = rates(latencies.count, byte_count, elapsed_seconds)
-        say(
-            f"{latencies.count} records sent, {per_second:.1f} records/sec ({megabytes:.2f} MB/sec), "
-            f"{latencies.average_ms:.1f} ms avg latency, {latencies.max_ms:.1f} ms max latency."
-        )
 
 
 def _print(
@@ -123,7 +116,7 @@ def _print(
 
 
 def summary(tally: Tally, elapsed_seconds: float) -> str:
-    """The line that kafka-producer-perf-test prints."""
+    """The line of kafka-producer-perf-test."""
     latencies = tally.latencies
     per_second, megabytes = rates(latencies.count, tally.byte_count, elapsed_seconds)
     shares = [int(latencies.percentile(share)) for share in (0.5, 0.95, 0.99, 0.999)]

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Final
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import producer_of
 from ottla.cli.exit_codes import DONE
-from ottla.cli.perf.measures import Latencies, Payloads, SendRate, Tally, rates, topic_of
+from ottla.cli.perf.measures import (
+    Latencies,
+    Payloads,
+    SendRate,
+    Tally,
+    interval_line,
+    rates,
+    topic_of,
+)
 from ottla.cli.terminal.output import Output, say
 
 if TYPE_CHECKING:
@@ -22,7 +30,7 @@ _LOOK_SECONDS: Final = 0.2
 
 
 class _Writer(threading.Thread):
-    """A producer that writes one transaction after the other."""
+    """A thread with a producer that writes one transaction after the other."""
 
     def __init__(self, producer: Producer, topic: str, arguments: Arguments, share: int) -> None:
         super().__init__(name=f"writer of {topic}", daemon=True)
@@ -42,11 +50,11 @@ class _Writer(threading.Thread):
         self.error: Exception | None = None
         self.is_stopped = False
         self.ended: float | None = None
-        # Ctrl-C in the middle of join() has Python take a thread for ended that still runs.
+        # After Ctrl-C during join() Python takes a running thread for ended.
         self.is_done = threading.Event()
 
     def warm_up(self) -> None:
-        """Writes what is not measured; the coordinator is known afterwards."""
+        """Write records that are not measured; afterwards the coordinator is known."""
         self._producer.init_transactions()
         self._write(self._warmup, SendRate(-1))
         self.transactions, self.record_count = Latencies(), 0
@@ -60,7 +68,7 @@ class _Writer(threading.Thread):
         self.is_done.set()
 
     def _write(self, count: int, pace: SendRate) -> None:
-        """Sends in chunks; a transaction ends when it has its size or its age."""
+        """Send in chunks; a transaction ends when it reaches its size or age."""
         values: list[bytes] = []
         chunks = self._payloads.chunks(count)
         left = count
@@ -92,7 +100,7 @@ class _Writer(threading.Thread):
 
 
 def transactions(arguments: Arguments) -> int:
-    """Commits transactions as fast as it goes, and says how fast that was."""
+    """Commit transactions as fast as possible, and report the rate."""
     topic = topic_of(arguments)
     output = Output(arguments.form)
     prefix = arguments.transactional_id or f"performance-producer-{uuid.uuid4()}"
@@ -117,7 +125,7 @@ def transactions(arguments: Arguments) -> int:
                     if writer.ident is not None:
                         writer.is_done.wait()
             finally:
-                # The second Ctrl-C does not wait.
+                # A second Ctrl-C does not wait.
                 now = time.perf_counter()
                 ended = max(writer.ended or now for writer in writers)
                 _print(output, writers, commits, ended - commits.began)
@@ -128,7 +136,7 @@ def transactions(arguments: Arguments) -> int:
 
 
 def _run(writers: list[_Writer], commits: Tally) -> None:
-    """Until all are done, or one has failed."""
+    """Run until all writers are done, or one has failed."""
     for writer in writers:
         writer.commits = commits
         writer.start()
@@ -137,20 +145,9 @@ def _run(writers: list[_Writer], commits: Tally) -> None:
             writer.is_done.wait(_LOOK_SECONDS / len(writers))
         if any(writer.error is not None for writer in writers):
             return
-        _tell(commits)
-
-
-def _tell(commits: Tally) -> None:
-    """What an interval of some seconds was like."""
-    interval = commits.next_interval()
-    if interval is not None:
-        latencies, byte_count, elapsed_seconds = interval
-        per_second, megabytes = rates(latencies.count, byte_count, elapsed_seconds)
-        say(
-            f"{latencies.count} transactions committed, {per_second:.1f} transactions/sec "
-            f"({megabytes:.2f} MB/sec), {latencies.average_ms:.1f} ms avg commit latency, "
-            f"{latencies.max_ms:.1f} ms max commit latency."
-        )
+        line = interval_line(commits, "transactions committed", "transactions", "commit latency")
+        if line is not None:
+            say(line)
 
 
 def _print(output: Output, writers: list[_Writer], tally: Tally, elapsed_seconds: float) -> None:

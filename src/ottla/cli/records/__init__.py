@@ -1,4 +1,4 @@
-"""Records between files or terminals and topics: `produce`, `consume`, `deletion`, and the forms of records.
+"""Commands that move records between topics and files or terminals: `produce`, `consume`, `deletion`.
 
-How a record looks as text, as JSON or as a line of input is decided here, for every command that shows one.
+The formats of records as text, JSON and lines of input are here, for all commands.
 """

@@ -18,10 +18,18 @@ from ottla.cli.connection import (
 )
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.exit_codes import DONE, FAILED
-from ottla.cli.records.json_lines import JsonLines
+from ottla.cli.records.json_lines import JsonRecordFormatter
 from ottla.cli.records.ranges import Range, RangeLimits, partitions_of, ranges_of, topics_of
 from ottla.cli.records.stored import is_decodable
-from ottla.cli.records.text import Opened, decoded, decoded_lines, opened_by, plain, written_by
+from ottla.cli.records.text import (
+    RecordDecoder,
+    RecordFormatter,
+    decode_internal_record,
+    internal_topic_formatter,
+    named_decoder,
+    plain_formatter,
+    template_formatter,
+)
 from ottla.cli.terminal.output import say
 from ottla.cli.terminal.signals import StopRequest
 from ottla.cli.topics.selection import is_name, split_words
@@ -32,18 +40,18 @@ if TYPE_CHECKING:
     from ottla.client.blocking.consumer import Consumer
     from ottla.client.model import ConsumerRecord
 
-# How long Ctrl-C may have to wait: what was read is printed first, so that exactly that is committed.
+# The longest wait after Ctrl-C: the records of a poll are printed first, so that exactly those are committed.
 _POLL_SECONDS: Final = 0.2
-# As many as a poll may bring: what is written at once should be much when much is read.
+# Large polls, so that much is written at once.
 _POLL_RECORDS: Final = 10_000
-# A broker that is restarted, or a partition that moves, is not worth a word.
+# The restart of a broker, or a partition that moves, is not reported.
 _SILENCE_SECONDS: Final = 1.0
 
 Part = Sequence["ConsumerRecord"]
 
 
 def run(arguments: Arguments) -> int:
-    """Prints records until there is an end."""
+    """Print records until the end, if there is one."""
     wanted = split_words([*arguments.topics, *arguments.more_topics])
     arguments.group = _group_of(arguments)
     _check(arguments, wanted)
@@ -51,36 +59,36 @@ def run(arguments: Arguments) -> int:
         arguments.delimiter = b"\n"
     with _consumer(arguments) as consumer:
         topics = topics_of(consumer, wanted)
-        printer = Printer(_writer(arguments, topics), arguments.max_messages)
+        printer = Printer(_batch_formatter(arguments, topics), arguments.max_messages)
         partitions = partitions_of(consumer, topics, arguments.partitions)
-        reading: Reading
+        reader: RecordReader
         if arguments.group is None:
             limits = RangeLimits.of(arguments)
             ranges = ranges_of(consumer, partitions, limits)
             if limits.is_at_end and sys.stderr.isatty():
                 say("waiting for new records; --from-beginning shows those that are there")
-            reading = Assigned(consumer, printer, ranges)
+            reader = AssignedReader(consumer, printer, ranges)
         else:
-            reading = Subscribed(consumer, printer, wanted, topics)
+            reader = SubscribedReader(consumer, printer, wanted, topics)
             if arguments.exit:
-                reading.end_at(consumer.end_offsets(partitions))
-        code = _read(reading, BrokerWatch(consumer), arguments.timeout_ms)
+                reader.end_at(consumer.end_offsets(partitions))
+        code = _read_until_end(reader, BrokerWatch(consumer), arguments.timeout_ms)
     if not arguments.quiet:
         say(f"Processed a total of {printer.count} messages")
     return code
 
 
 def _group_of(arguments: Arguments) -> str | None:
-    """--group, or as with Kafka's console consumer the group.id of the options."""
+    """The group of --group or, as with Kafka's console consumer, group.id of the options."""
     group: str | None = arguments.group or typed_options(arguments).get("group.id")
-    if group is not None or arguments.partitions or _is_apart(arguments):
+    if group is not None or arguments.partitions or _has_own_limits(arguments):
         return group
-    # A file is for many commands: its group is not meant where none can read.
+    # A file serves many commands: its group is ignored where no group can be used.
     return file_options(arguments).get("group.id")
 
 
-def _is_apart(arguments: Arguments) -> bool:
-    """Whether it begins or ends where no group would."""
+def _has_own_limits(arguments: Arguments) -> bool:
+    """Whether the range has limits that no group would have."""
     return (
         arguments.since is not None
         or arguments.until is not None
@@ -100,7 +108,7 @@ def _check(arguments: Arguments, wanted: Sequence[str]) -> None:
         raise UsageError("--until ends what --follow does not", "leave out one of them")
     if arguments.show_aborted and arguments.isolation == "read_uncommitted":
         raise UsageError(
-            "only who reads what is committed learns which transactions were aborted",
+            "with read_uncommitted brokers do not tell which transactions were aborted",
             "leave out --show-aborted or --isolation",
         )
     if arguments.group is None:
@@ -109,29 +117,29 @@ def _check(arguments: Arguments, wanted: Sequence[str]) -> None:
         raise UsageError(
             "a group shares partitions among its members", "leave out --partition or --group"
         )
-    if _is_apart(arguments):
+    if _has_own_limits(arguments):
         raise UsageError(
-            "a group goes on where it is",
+            "a group continues at its committed offsets",
             "leave out --group, or use `ottla groups reset-offsets` first",
         )
 
 
 def _consumer(arguments: Arguments) -> Consumer:
     options: dict[str, object] = {
-        # A topic that was mistyped should not come into being.
+        # A misspelt topic must not be created.
         "allow_auto_create_topics": False,
         "max_poll_records": min(_POLL_RECORDS, arguments.max_messages or _POLL_RECORDS),
     }
     if arguments.group is not None:
         options["group_id"] = arguments.group
-        # What a group has never read is read from where the others would begin.
+        # A group without committed offsets starts where a consumer without a group would.
         begins_first = arguments.start == "earliest" or (arguments.exit and arguments.start is None)
         options["auto_offset_reset"] = "earliest" if begins_first else "latest"
     else:
         options["enable_auto_commit"] = False
-        # Where records go while they are read, the next that are there follow.
+        # If records are deleted meanwhile, go on with the first that exists.
         options["auto_offset_reset"] = "earliest"
-    # Which transactions were aborted is told to those who read what is committed.
+    # Brokers list aborted transactions only for read_committed.
     isolation = "read_committed" if arguments.show_aborted else arguments.isolation
     if isolation is not None:
         options["isolation_level"] = isolation
@@ -145,35 +153,37 @@ def _consumer(arguments: Arguments) -> Consumer:
     )
 
 
-# What is printed
+# Output
 
 
-def _writer(arguments: Arguments, topics: Sequence[str]) -> Callable[[Part], bytes]:
-    """What is written for the records of a poll."""
+def _batch_formatter(arguments: Arguments, topics: Sequence[str]) -> Callable[[Part], bytes]:
+    """The function that formats the records of a poll."""
     null = b"null" if arguments.null_marker is None else arguments.null_marker
-    opened: Opened | None = opened_by(arguments.key_deserializer, arguments.value_deserializer)
-    decodes = opened is None and not arguments.raw and any(map(is_decodable, topics))
+    decode: RecordDecoder | None = named_decoder(
+        arguments.key_deserializer, arguments.value_deserializer
+    )
+    decodes = decode is None and not arguments.raw and any(map(is_decodable, topics))
     if decodes:
-        opened = decoded
-    written: Callable[[ConsumerRecord], bytes]
+        decode = decode_internal_record
+    format_record: RecordFormatter
     has_marks = arguments.show_control or arguments.show_aborted
     if arguments.form == "json":
-        written = JsonLines()
+        format_record = JsonRecordFormatter()
     elif arguments.format is not None:
-        written = written_by(arguments.format, arguments.null_marker)
+        format_record = template_formatter(arguments.format, arguments.null_marker)
     elif decodes and arguments.key_separator is None:
-        written = decoded_lines(arguments.delimiter, null)
-    elif opened is None and arguments.key_separator is None and not has_marks:
-        return _values(arguments.delimiter, null)
+        format_record = internal_topic_formatter(arguments.delimiter, null)
+    elif decode is None and arguments.key_separator is None and not has_marks:
+        return _values_formatter(arguments.delimiter, null)
     else:
-        written = plain(arguments.key_separator, arguments.delimiter, null)
-    if opened is None:
-        return lambda records: b"".join(map(written, records))
-    return lambda records: b"".join(written(each) for each in _opened(opened, records))
+        format_record = plain_formatter(arguments.key_separator, arguments.delimiter, null)
+    if decode is None:
+        return lambda records: b"".join(map(format_record, records))
+    return lambda records: b"".join(format_record(each) for each in _decode_all(decode, records))
 
 
-def _values(delimiter: bytes, null: bytes) -> Callable[[Part], bytes]:
-    """The values alone, which is what most want, quickly."""
+def _values_formatter(delimiter: bytes, null: bytes) -> Callable[[Part], bytes]:
+    """Formats values without keys, which is the fastest and most common case."""
 
     def written(records: Part) -> bytes:
         values = [null if record.value is None else record.value for record in records]
@@ -184,7 +194,7 @@ def _values(delimiter: bytes, null: bytes) -> Callable[[Part], bytes]:
 
 
 class UnreadableRecordError(CommandError):
-    """A record that a deserializer refuses, with how many there are before it."""
+    """A deserializer refused a record; `count_before` records before it are fine."""
 
     def __init__(self, record: ConsumerRecord, count_before: int, why: object) -> None:
         self.count_before = count_before
@@ -195,26 +205,26 @@ class UnreadableRecordError(CommandError):
         )
 
 
-def _opened(opened: Opened, records: Part) -> Iterator[ConsumerRecord]:
+def _decode_all(decode: RecordDecoder, records: Part) -> Iterator[ConsumerRecord]:
     for index, record in enumerate(records):
         try:
-            yield opened(record)
+            yield decode(record)
         except DeserializationError as error:
             raise UnreadableRecordError(record, index, error) from error
 
 
 def _stdout() -> BinaryIO:
-    """Where bytes go, in pieces of their own size."""
+    """An unshared buffered stream on stdout for bytes."""
     try:
         number = sys.stdout.fileno()
     except OSError:
-        return sys.stdout.buffer  # it is not a file, in a notebook say
-    # With PYTHONUNBUFFERED the other writes what the pipe takes, and no more.
+        return sys.stdout.buffer  # not a file, for example in a notebook
+    # With PYTHONUNBUFFERED sys.stdout.buffer may write only a part.
     return open(number, "wb", closefd=False)
 
 
 class Printer:
-    """Writes to stdout, and counts; what was read is written at once, so that nobody waits for it."""
+    """Writes records to stdout, at once, and counts them."""
 
     def __init__(self, written: Callable[[Part], bytes], most: int | None) -> None:
         self._written = written
@@ -224,18 +234,18 @@ class Printer:
 
     @property
     def is_full(self) -> bool:
-        """Whether everything was printed that was asked for."""
+        """Whether as many records were printed as were asked for."""
         return self._left == 0
 
     def write(self, records: Part) -> int:
-        """How many of the records were printed."""
+        """Print records; returns how many."""
         if self._left is not None:
             records = records[: self._left]
             self._left -= len(records)
         try:
             written = self._written(records)
         except UnreadableRecordError as error:
-            # Those before it are good.
+            # Print the records before it.
             self._stream.write(self._written(records[: error.count_before]))
             self.flush()
             raise
@@ -247,11 +257,11 @@ class Printer:
         self._stream.flush()
 
 
-# What is read
+# Input
 
 
-class Assigned:
-    """Partitions that are read from where to where, without a group."""
+class AssignedReader:
+    """Reads ranges of partitions, without a group."""
 
     def __init__(
         self, consumer: Consumer, printer: Printer, ranges: dict[TopicPartition, Range]
@@ -268,7 +278,7 @@ class Assigned:
         return not self._open or self._printer.is_full
 
     def poll(self, timeout_seconds: float) -> int:
-        """Print what there is: how many records."""
+        """Print the records of one poll; returns how many."""
         records = self._consumer.poll(timeout_seconds)
         count = 0
         for partition in records.partitions():
@@ -279,7 +289,7 @@ class Assigned:
             count += self._printer.write(found)
         positions = {each: found.offset for each, found in records.next_offsets.items()}
         if not positions:
-            # Records may have been deleted that were to be read: then it goes on behind them, and none comes.
+            # If the records in the range were deleted, the position moves past them and no record comes.
             positions = self._positions()
         for partition, position in positions.items():
             end = self._open[partition].end_offset
@@ -290,7 +300,7 @@ class Assigned:
         return count
 
     def _positions(self) -> dict[TopicPartition, int]:
-        """Where partitions that have an end are read on; without those that have to look that up."""
+        """The positions of partitions that have an end; without those that would have to be looked up."""
         found = {}
         for partition, limits in self._open.items():
             if limits.end_offset is not None:
@@ -299,8 +309,8 @@ class Assigned:
         return found
 
 
-class Subscribed:
-    """Topics that are shared with a group, whose offsets are committed behind what was printed."""
+class SubscribedReader:
+    """Reads topics as a member of a group; commits the offsets of what was printed."""
 
     def __init__(
         self, consumer: Consumer, printer: Printer, wanted: Sequence[str], topics: Sequence[str]
@@ -311,17 +321,17 @@ class Subscribed:
         self._has_joined = False
         self._is_at_end = False
         if len(wanted) == 1 and not is_name(wanted[0]):
-            # A pattern stands for topics that come later too.
+            # A pattern also matches topics that are created later.
             consumer.subscribe(re.compile(wanted[0]), self)
         else:
             consumer.subscribe(topics, self)
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        """The group has shared its partitions; perhaps there are none for us."""
+        """The group has assigned partitions, perhaps none to this member."""
         self._has_joined = True
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        """The group is about to share them anew; what is left until then, or nothing, says nothing about the end."""
+        """A rebalance has begun: the partitions until its end do not tell whether all was read."""
         self._has_joined = False
 
     def end_at(self, ends: Mapping[TopicPartition, int]) -> None:
@@ -333,7 +343,7 @@ class Subscribed:
         return self._is_at_end or self._printer.is_full
 
     def poll(self, timeout_seconds: float) -> int:
-        """Print what there is: how many records."""
+        """Print the records of one poll; returns how many."""
         records = self._consumer.poll(timeout_seconds)
         count = 0
         for partition in records.partitions():
@@ -341,14 +351,14 @@ class Subscribed:
             printed = self._printer.write(found)
             count += printed
             if printed < len(found):
-                # It counts as not read, or the group would never see it.
+                # Records that were not printed must not be committed.
                 self._consumer.seek(partition, found[printed].offset)
         self._printer.flush()
         self._is_at_end = self._ends is not None and self._has_reached(self._ends)
         return count
 
     def _has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether all partitions that the group gave us were read up to what was the end."""
+        """Whether all partitions of this member were read up to these offsets."""
         return self._has_joined and all(
             self._consumer.position(partition) >= ends.get(partition, 0)
             for partition in self._consumer.assignment()
@@ -356,14 +366,14 @@ class Subscribed:
 
 
 class BrokerWatch:
-    """Says once that the brokers are gone, and once that they are back."""
+    """Reports once that no broker answers, and once that one answers again."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self.is_lost = False
 
     def look(self) -> None:
-        """How it is now."""
+        """Check whether a broker answers."""
         silent_seconds = self._consumer.health().seconds_without_broker
         if silent_seconds is None and self.is_lost:
             self.is_lost = False
@@ -374,15 +384,15 @@ class BrokerWatch:
             self.is_lost = True
 
 
-Reading = Assigned | Subscribed
+RecordReader = AssignedReader | SubscribedReader
 
 
-def _read(reading: Reading, brokers: BrokerWatch, idle_ms: int | None) -> int:
-    """Until the end, or a signal; 1 if nothing came because nobody answers."""
+def _read_until_end(reader: RecordReader, brokers: BrokerWatch, idle_ms: int | None) -> int:
+    """Read until the end, a signal or the idle timeout; FAILED if no broker answers then."""
     last = time.monotonic()
     with StopRequest() as stop:
-        while not reading.is_done and stop.code is None:
-            count = reading.poll(_POLL_SECONDS)
+        while not reader.is_done and stop.code is None:
+            count = reader.poll(_POLL_SECONDS)
             if not count or brokers.is_lost:
                 brokers.look()
             if count:

@@ -1,4 +1,4 @@
-"""`ottla records`."""
+"""`ottla records delete`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
-from ottla.cli.errors import CommandError, UsageError, attempt, tell_each
+from ottla.cli.errors import CommandError, UsageError, attempt, print_errors
 from ottla.cli.terminal.output import Output
 from ottla.client.admin_model.offsets import OffsetSpec
 from ottla.model import TopicPartition
@@ -23,7 +23,7 @@ _JSON_VERSION: Final = 1
 
 
 def delete(arguments: Arguments) -> int:
-    """Moves the starts of partitions."""
+    """Delete records before an offset."""
     given = [before_of(text) for text in arguments.before]
     if arguments.offset_json_file is not None:
         given += read_json(_text_of(arguments.offset_json_file))
@@ -40,7 +40,7 @@ def delete(arguments: Arguments) -> int:
     Output("table").lines(
         f"{partition} starts at offset {start}" for partition, start in starts.items()
     )
-    return tell_each(errors.values())
+    return print_errors(errors.values())
 
 
 def _would_delete(admin: Admin, wanted: Mapping[TopicPartition, int]) -> Iterator[str]:
@@ -55,7 +55,7 @@ def _would_delete(admin: Admin, wanted: Mapping[TopicPartition, int]) -> Iterato
 
 
 def before_of(text: str) -> tuple[TopicPartition, int]:
-    """TOPIC:PARTITION:OFFSET."""
+    """Parse TOPIC:PARTITION:OFFSET."""
     topic, *numbers = text.split(":")
     try:
         partition, offset = (int(number) for number in numbers)
@@ -82,7 +82,7 @@ def _text_of(name: str) -> str:
 
 
 def read_json(text: str) -> list[tuple[TopicPartition, int]]:
-    """The partitions of Kafka's JSON, and where each is to start."""
+    """The partitions and offsets in Kafka's JSON."""
     try:
         found = json.loads(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Lines on their way to a topic, and what became of them."""
+"""Sends lines to a topic and counts which were acknowledged."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from ottla.client.model import RecordMetadata
     from ottla.client.send.delivery import RecordFuture, SentRecords
 
-# How much may be under way before the oldest is waited for.
-_UNDER_WAY_RECORDS: Final = 200_000
-_UNDER_WAY_BYTES: Final = 64 << 20
-# Failures that are told one by one; the rest is only counted.
-_FAILURES_TOLD: Final = 5
+# How much may be unacknowledged before the oldest is waited for.
+_IN_FLIGHT_RECORDS: Final = 200_000
+_IN_FLIGHT_BYTES: Final = 64 << 20
+# Failures that are printed; the rest is only counted.
+_FAILURES_SHOWN: Final = 5
 
 
 class DeliveryProgress(Protocol):
-    """Shows how far it is."""
+    """Shows the number of records sent."""
 
     def show(self, count: int) -> None: ...
 
@@ -35,7 +35,7 @@ class DeliveryProgress(Protocol):
 
 
 class Sent(NamedTuple):
-    """Lines that were sent, with their numbers and how large they are: they are kept until they are acknowledged."""
+    """Lines that were sent, kept until they are acknowledged."""
 
     source: str
     numbers: Sequence[int]
@@ -44,7 +44,7 @@ class Sent(NamedTuple):
 
 
 class LineDelivery:
-    """Sends lines and keeps count of what became of them."""
+    """Sends lines and counts their outcomes."""
 
     def __init__(
         self,
@@ -57,29 +57,29 @@ class LineDelivery:
         self._topic = topic
         self._reader = reader
         self._on_written = on_written
-        self._under_way: deque[Sent] = deque()
+        self._in_flight: deque[Sent] = deque()
         self._partition_count = 0
-        self._count_under_way = 0
-        self._bytes_under_way = 0
+        self._count_in_flight = 0
+        self._bytes_in_flight = 0
         self.sent_count = 0
         self.written_count = 0
         self.failed_count = 0
-        self._told_count = 0
+        self._reported_count = 0
         self.transaction_count = 0
         self._committed_count = 0
-        self._places: list[RecordMetadata] = []
+        self._written_records: list[RecordMetadata] = []
         self.progress: DeliveryProgress | None = None
         self.is_transactional = False
 
     def send(self, some: Lines) -> None:
-        """Send these lines; one that cannot be read ends it, one that is too large does not."""
+        """Send lines; one that cannot be parsed is an error, one that is too large is reported and skipped."""
         if not self._reader.is_uniform:
             self._send_each(some)
             return
         try:
             values, keys = self._reader.columns(some.lines)
         except ValueError:
-            # It takes a look at each of them to say which one is wrong.
+            # Parse line by line to find the wrong one.
             self._send_each(some)
             return
         self._send_many(some, values, keys)
@@ -100,19 +100,19 @@ class LineDelivery:
             taken = accepted_before(error)
             numbers = [some.first_number + position for position in taken]
             size_bytes = sum(len(some.lines[position]) for position in taken)
-            self._note(Sent(some.source, numbers, list(taken.values()), size_bytes))
+            self._track(Sent(some.source, numbers, list(taken.values()), size_bytes))
             if error.code is ErrorCode.MESSAGE_TOO_LARGE and not self.is_transactional:
-                # Sizes are looked at before anything is sent, or one after the other: those before it are on their way.
-                self._send_each(some.behind(len(taken)))
+                # Sizes are checked in order: the lines before this one were sent.
+                self._send_each(some.without_first(len(taken)))
                 return
             left = [
                 some.first_number + position
                 for position in range(len(some.lines))
                 if position not in taken
             ]
-            raise not_sent(some.source, left, error) from error
+            raise not_sent_error(some.source, left, error) from error
         numbers_of_all = range(some.first_number, some.first_number + len(some.lines))
-        self._note(Sent(some.source, numbers_of_all, sent, sum(map(len, some.lines))))
+        self._track(Sent(some.source, numbers_of_all, sent, sum(map(len, some.lines))))
 
     def _send_each(self, some: Lines) -> None:
         futures: list[RecordFuture] = []
@@ -130,13 +130,15 @@ class LineDelivery:
                 except KafkaError as error:
                     if self.is_transactional or error.code is not ErrorCode.MESSAGE_TOO_LARGE:
                         end_number = some.first_number + len(some.lines)
-                        raise not_sent(some.source, range(number, end_number), error) from error
-                    self._failed(some.source, [number], error)
+                        raise not_sent_error(
+                            some.source, range(number, end_number), error
+                        ) from error
+                    self._report_failure(some.source, [number], error)
         finally:
-            self._note(Sent(some.source, numbers, futures, sum(map(len, some.lines))))
+            self._track(Sent(some.source, numbers, futures, sum(map(len, some.lines))))
 
     def _check_partition(self, number: int | None, place: str = "") -> None:
-        """Says at once that there is none: a producer waits for it, since partitions can be added."""
+        """Fail at once if the partition does not exist: a producer would wait for it."""
         if number is None or number < self._partition_count:
             return
         self._partition_count = len(self._producer.partitions_for(self._topic))
@@ -158,83 +160,83 @@ class LineDelivery:
             timestamp_ms=record.timestamp_ms,
         )
 
-    def _note(self, sent: Sent) -> None:
-        self._under_way.append(sent)
-        self._count_under_way += len(sent.numbers)
-        self._bytes_under_way += sent.size_bytes
+    def _track(self, sent: Sent) -> None:
+        self._in_flight.append(sent)
+        self._count_in_flight += len(sent.numbers)
+        self._bytes_in_flight += sent.size_bytes
         self.sent_count += len(sent.numbers)
-        while self._under_way and (
-            self._count_under_way > _UNDER_WAY_RECORDS or self._bytes_under_way > _UNDER_WAY_BYTES
+        while self._in_flight and (
+            self._count_in_flight > _IN_FLIGHT_RECORDS or self._bytes_in_flight > _IN_FLIGHT_BYTES
         ):
-            self._settle(self._under_way.popleft())
+            self._take_outcomes(self._in_flight.popleft())
         if self._on_written is not None and not self.is_transactional:
-            # Whoever wants to see where a line went wants to see it at once.
-            self.settle_all()
+            # Offsets are printed at once.
+            self.wait_for_all()
         if self.progress is not None:
             self.progress.show(self.sent_count)
 
-    def settle_all(self) -> None:
-        """Wait for everything that was sent."""
-        while self._under_way:
-            self._settle(self._under_way.popleft())
+    def wait_for_all(self) -> None:
+        """Wait until everything that was sent is acknowledged or has failed."""
+        while self._in_flight:
+            self._take_outcomes(self._in_flight.popleft())
 
     def committed(self) -> None:
-        """A transaction has everything that was sent."""
-        self.settle_all()
+        """A transaction with everything that was sent has been committed."""
+        self.wait_for_all()
         self.transaction_count += 1
         self._committed_count = self.written_count
-        self._tell_places()
+        self._report_offsets()
 
     def not_committed(self) -> None:
-        """Nothing counts that was sent since the last commit."""
-        self._under_way.clear()
-        self._count_under_way = self._bytes_under_way = 0
+        """Forget everything that was sent since the last commit."""
+        self._in_flight.clear()
+        self._count_in_flight = self._bytes_in_flight = 0
         self.written_count = self._committed_count
-        self._places.clear()
+        self._written_records.clear()
 
-    def _settle(self, sent: Sent) -> None:
-        self._count_under_way -= len(sent.numbers)
-        self._bytes_under_way -= sent.size_bytes
+    def _take_outcomes(self, sent: Sent) -> None:
+        self._count_in_flight -= len(sent.numbers)
+        self._bytes_in_flight -= sent.size_bytes
         failed: dict[int, Exception] = {}
         for where in _written(sent, failed):
             self.written_count += 1
             if self._on_written is not None:
-                self._places.append(where)
+                self._written_records.append(where)
         if failed:
-            self._failed(sent.source, list(failed), next(iter(failed.values())))
+            self._report_failure(sent.source, list(failed), next(iter(failed.values())))
         if not self.is_transactional:
-            self._tell_places()
+            self._report_offsets()
 
-    def _tell_places(self) -> None:
-        """Where records are; those of a transaction are nowhere before it is committed."""
+    def _report_offsets(self) -> None:
+        """Report offsets; those of a transaction only after it is committed."""
         if self._on_written is not None:
-            for where in self._places:
+            for where in self._written_records:
                 self._on_written(where)
-            self._places.clear()
+            self._written_records.clear()
             sys.stdout.flush()
 
-    def _failed(self, source: str, numbers: Sequence[int], error: Exception) -> None:
+    def _report_failure(self, source: str, numbers: Sequence[int], error: Exception) -> None:
         self.failed_count += len(numbers)
-        self._told_count += 1
-        if self._told_count <= _FAILURES_TOLD:
+        self._reported_count += 1
+        if self._reported_count <= _FAILURES_SHOWN:
             self.end_progress()
-            say(f"ottla: {place_of(source, numbers)}: not acknowledged: {line_of(error)}")
+            say(f"ottla: {lines_text(source, numbers)}: not acknowledged: {line_of(error)}")
 
     def end_progress(self) -> None:
-        """Make room for a line that stays."""
+        """Clear the progress line."""
         if self.progress is not None:
             self.progress.done()
 
 
 def _written(sent: Sent, failed: dict[int, Exception]) -> Iterator[RecordMetadata]:
-    """Where records are; what was not acknowledged goes to `failed`, by its number."""
+    """The metadata of acknowledged records; errors of the others go to `failed`, by line number."""
     futures = sent.futures
     if not isinstance(futures, list):
         try:
             yield from futures.result()
             return
         except OttlaError:
-            # Some were not written: which ones, each has to say for itself.
+            # Some failed: ask each future.
             pass
     for number, future in zip(sent.numbers, futures, strict=True):
         error = future.exception()
@@ -244,15 +246,15 @@ def _written(sent: Sent, failed: dict[int, Exception]) -> Iterator[RecordMetadat
             failed[number] = error
 
 
-def not_sent(source: str, numbers: Sequence[int], error: KafkaError) -> CommandError:
-    """The end: nothing behind these lines was read."""
+def not_sent_error(source: str, numbers: Sequence[int], error: KafkaError) -> CommandError:
+    """The error that ends the command: the lines after these were not read."""
     return CommandError(
-        f"{place_of(source, numbers)}: not sent, nor anything behind: {line_of(error)}"
+        f"{lines_text(source, numbers)}: not sent, nor anything after: {line_of(error)}"
     )
 
 
-def place_of(source: str, numbers: Sequence[int]) -> str:
-    """Which lines, as `stdin, lines 3 to 7`; where some between them are not meant, how many are."""
+def lines_text(source: str, numbers: Sequence[int]) -> str:
+    """The lines as `stdin, lines 3 to 7`, or `4 of lines 3 to 7` if some of them are not meant."""
     first, last, count = numbers[0], numbers[-1], len(numbers)
     if count == 1:
         return f"{source}, line {first}"

@@ -1,4 +1,4 @@
-"""From bytes of stdin or of files to records to send."""
+"""Reads records to send from stdin or files."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from ottla.cli.terminal.output import say
 from ottla.client.model import Headers
 
 READ_BYTES: Final = 1 << 16
-# What a record may have at most: something without delimiters should not fill the memory.
+# The largest record: input without delimiters must not fill the memory.
 RECORD_LIMIT_BYTES: Final = 1 << 28
 STDIN: Final = "-"
 
 
 class Lines(NamedTuple):
-    """Some lines that came together, of a source that has a name."""
+    """Consecutive lines of a source."""
 
     source: str
     first_number: int
     lines: list[bytes]
 
-    def behind(self, count: int) -> Lines:
-        """All but the first ones."""
+    def without_first(self, count: int) -> Lines:
+        """The lines without the first `count`."""
         return Lines(self.source, self.first_number + count, self.lines[count:])
 
 
 def sources_of(arguments: Arguments) -> Iterator[Lines]:
-    """What stdin and the files hold, in pieces as they come."""
+    """The lines of stdin and the files, in pieces as they arrive."""
     by_line = arguments.lines or not arguments.files
     for name in arguments.files or [STDIN]:
         if not by_line and name != STDIN:
@@ -50,11 +50,11 @@ def sources_of(arguments: Arguments) -> Iterator[Lines]:
 
 
 def _no_prompt() -> None:
-    """Nobody types."""
+    """No prompt: the input is not typed."""
 
 
 def prompt_of(stream: object) -> Callable[[], None]:
-    """What shows somebody who types that it is their turn."""
+    """The prompt for input that is typed at a terminal."""
     if not sys.stdin.isatty() or stream is not sys.stdin:
         return _no_prompt
 
@@ -68,7 +68,7 @@ def prompt_of(stream: object) -> Callable[[], None]:
 def _lines_of(
     stream: BinaryIO, source: str, delimiter: bytes | None, prompt: Callable[[], None]
 ) -> Iterator[Lines]:
-    r"""Lines that end as is said; otherwise, as with Kafka's console producer, with \n or \r\n."""
+    r"""Lines with the given delimiter or, as with Kafka's console producer, \n or \r\n."""
     if delimiter is not None:
         yield from _split(stream, source, delimiter, prompt)
         return
@@ -79,7 +79,7 @@ def _lines_of(
 def _split(
     stream: BinaryIO, source: str, delimiter: bytes, prompt: Callable[[], None]
 ) -> Iterator[Lines]:
-    """Lines as soon as they are there: what comes slowly is not kept back until a buffer is full."""
+    """Lines as soon as they arrive: slow input is not buffered."""
     rest = bytearray()
     number = 1
     read = getattr(stream, "read1", stream.read)
@@ -88,7 +88,7 @@ def _split(
         data = read(READ_BYTES)
         if not data:
             break
-        # A delimiter of several bytes may have come in two pieces.
+        # A delimiter of several bytes may arrive in two pieces.
         begin = max(0, len(rest) - len(delimiter) + 1)
         rest += data
         if rest.find(delimiter, begin) < 0:
@@ -99,7 +99,7 @@ def _split(
         yield Lines(source, number, lines)
         number += len(lines)
     if prompt is not _no_prompt:
-        say("")  # what follows has a line of its own
+        say("")  # end the line of the prompt
     if rest:
         yield Lines(source, number, [bytes(rest)])
 
@@ -112,20 +112,20 @@ def _check_size(source: str, size_bytes: int) -> None:
         )
 
 
-# From a line to a record
+# Parsing of lines
 
 
-def shown(data: bytes) -> str:
+def quoted(data: bytes) -> str:
     """Bytes in a message."""
     return repr(data.decode(errors="backslashreplace"))
 
 
 def check_input(arguments: Arguments) -> None:
-    """Refuse what would have no effect."""
+    """Refuse options that would have no effect."""
     separators = (arguments.key_separator, arguments.headers_separator, arguments.null_marker)
     if arguments.format == "json" and any(each is not None for each in separators):
         raise UsageError(
-            "JSON says itself what is key, value and header",
+            "lines of JSON name key, value and headers themselves",
             "leave out --key-separator, --headers-separator, --null-marker and -Z",
         )
     if arguments.key is not None and arguments.key_separator is not None:
@@ -135,7 +135,7 @@ def check_input(arguments: Arguments) -> None:
 
 
 class LineReader:
-    """Reads lines as the arguments say; ValueError with what is wrong about a line."""
+    """Makes records from lines; ValueError says what is wrong with a line."""
 
     def __init__(self, arguments: Arguments) -> None:
         self._key_separator: bytes | None = arguments.key_separator
@@ -151,16 +151,16 @@ class LineReader:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether records differ in nothing but key and value."""
+        """Whether records differ only in key and value."""
         return not self._is_json and self._headers_separator is None
 
     @property
     def partition(self) -> int | None:
-        """Where all records go; None: where their keys say."""
+        """The partition of all records; None if the partitioner decides."""
         return None if self._partition == -1 else self._partition
 
     def columns(self, lines: list[bytes]) -> tuple[list[bytes | None], list[bytes | None] | None]:
-        """Values and keys of lines that differ in nothing else."""
+        """The values and keys of lines that differ only in these."""
         if self._key_separator is None:
             keys: list[bytes | None] | None = None
             if self._key is not None:
@@ -168,11 +168,11 @@ class LineReader:
             if self._null is None:
                 return list(lines), keys
             return [self._or_none(line) for line in lines], keys
-        parted = [self._parted(line) for line in lines]
+        parted = [self._split_key(line) for line in lines]
         return [value for _, value in parted], [key for key, _ in parted]
 
     def record(self, line: bytes) -> RecordToSend:
-        """A record with everything that its line says."""
+        """The record of a line."""
         if self._is_json:
             found = json_records.parse(line)
             return found._replace(
@@ -185,18 +185,18 @@ class LineReader:
             text, found_one, line = line.partition(self._headers_separator)
             if not found_one:
                 raise ValueError(
-                    f"there is no headers separator {shown(self._headers_separator)} in it"
+                    f"there is no headers separator {quoted(self._headers_separator)} in it"
                 )
             headers += self._headers_of(text)
-        key, value = self._parted(line)
+        key, value = self._split_key(line)
         return RecordToSend(key, value, headers, self.partition, None)
 
-    def _parted(self, line: bytes) -> tuple[bytes | None, bytes | None]:
+    def _split_key(self, line: bytes) -> tuple[bytes | None, bytes | None]:
         if self._key_separator is None:
             return self._key, self._or_none(line)
         key, found, value = line.partition(self._key_separator)
         if not found:
-            raise ValueError(f"there is no key separator {shown(self._key_separator)} in it")
+            raise ValueError(f"there is no key separator {quoted(self._key_separator)} in it")
         return self._or_none(key), self._or_none(value)
 
     def _or_none(self, data: bytes) -> bytes | None:
@@ -209,7 +209,7 @@ class LineReader:
         for part in text.split(b","):
             name, colon, value = part.partition(b":")
             if not colon:
-                raise ValueError(f"{shown(part)} is no header: write NAME:VALUE,NAME:VALUE")
+                raise ValueError(f"{quoted(part)} is not a header: write NAME:VALUE,NAME:VALUE")
             found.append((_header_name(name), self._or_none(value)))
         return tuple(found)
 
@@ -218,4 +218,4 @@ def _header_name(name: bytes) -> str:
     try:
         return name.decode()
     except UnicodeDecodeError:
-        raise ValueError(f"the name of a header is no UTF-8: {shown(name)}") from None
+        raise ValueError(f"the name of a header is not UTF-8: {quoted(name)}") from None

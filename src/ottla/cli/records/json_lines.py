@@ -1,7 +1,7 @@
-"""Records as lines of JSON: what `ottla consume -o json` writes and `ottla produce --format json` reads.
+"""Records as lines of JSON: written by `ottla consume -o json`, read by `ottla produce --format json`.
 
-The fields are those of rpk. Text stands for its UTF-8; bytes that are none are {"base64": "…"}; what a deserializer
-made stands as JSON.
+The fields are those of rpk. UTF-8 is written as text, other bytes as {"base64": "…"}, and the results of deserializers
+as JSON.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _BYTES: Final = "base64"
 _APPENDED: Final = TimestampType.LOG_APPEND_TIME
 _TIMES: Final = ('"create"', '"append"')
 _FIELDS: Final = frozenset({"key", "value", "headers", "partition", "timestamp"})
-# What a consumer adds, and a producer has no use for.
+# Fields that consumers add and producers ignore.
 _OTHER_FIELDS: Final = frozenset({"topic", "offset", "timestamp_type"})
 
 
 class RecordToSend(NamedTuple):
-    """What a line says about a record."""
+    """A record that a line describes."""
 
     key: bytes | None
     value: bytes | None
@@ -36,8 +36,8 @@ class RecordToSend(NamedTuple):
     timestamp_ms: int | None
 
 
-class JsonLines:
-    """Writes records as lines."""
+class JsonRecordFormatter:
+    """Formats records as lines of JSON."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -61,7 +61,7 @@ class JsonLines:
             f'"timestamp_type":{_TIMES[timestamp_type == _APPENDED]},"key":{_data(key)},'
             f'"value":{_data(value)},"headers":{_headers(headers)}{marks}}}\n'
         )
-        # A text that is half a character in JSON cannot be written otherwise.
+        # Half of a surrogate pair can only be written as an escape.
         return said.encode("utf-8", "backslashreplace")
 
 
@@ -84,7 +84,7 @@ def _dumped(data: object) -> str:
 
 
 def _finite(data: Any) -> Any:
-    """The same with words for the numbers that JSON does not have."""
+    """The value with words for the numbers that JSON does not have."""
     if isinstance(data, float) and not math.isfinite(data):
         return "NaN" if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
     if isinstance(data, Mapping):
@@ -105,18 +105,18 @@ def _headers(headers: Headers) -> str:
 
 
 def parse(line: bytes) -> RecordToSend:
-    """What a line says; ValueError if that is no record."""
+    """The record of a line; ValueError if it describes none."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is no JSON: {error}") from error
+        raise ValueError(f"it is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise ValueError('it is no object: write {"key": …, "value": …}')
+        raise ValueError('it is not an object: write {"key": …, "value": …}')
     if found.get("control") or found.get("aborted"):
         raise ValueError("it is a record that consumers do not get")
     unknown = sorted(found.keys() - _FIELDS - _OTHER_FIELDS)
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is no field of a record; there are {sorted(_FIELDS)}")
+        raise ValueError(f"{unknown[0]!r} is not a field of a record; there are {sorted(_FIELDS)}")
     return RecordToSend(
         _bytes_of(found.get("key")),
         _bytes_of(found.get("value")),
@@ -135,12 +135,12 @@ def _bytes_of(said: object) -> bytes | None:
         try:
             return b64decode(said[_BYTES], validate=True)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{said[_BYTES]!r} is no base64: {error}") from error
+            raise ValueError(f"{said[_BYTES]!r} is not base64: {error}") from error
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _headers_of(said: object) -> Headers:
-    """A list of {"key": …, "value": …}, or an object of names and values."""
+    """Headers from a list of {"key": …, "value": …}, or an object of names and values."""
     if said is None:
         return ()
     if isinstance(said, Mapping):
@@ -161,6 +161,6 @@ def _is_header(said: Any) -> bool:
 def _number_of(found: Mapping[str, object], name: str) -> int | None:
     number = found.get(name)
     if number is None or (isinstance(number, int) and not isinstance(number, bool)):
-        # A record without a time has -1.
+        # -1 means no timestamp.
         return None if number is None or number < 0 else number
     raise ValueError(f"{name} is a whole number, not {number!r}")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.commands.syntax import Arguments
-from ottla.cli.connection import producer_of
+from ottla.cli.connection import admin_of, producer_of
 from ottla.cli.errors import UsageError
 from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.records.delivery import LineDelivery
@@ -16,8 +16,8 @@ from ottla.cli.records.input import LineReader, check_input, sources_of
 from ottla.cli.records.transactional_delivery import send_in_transactions
 from ottla.cli.terminal.output import say
 from ottla.cli.terminal.progress import Terminal
-from ottla.cli.terminal.signals import code_of, ended_by_signals
-from ottla.errors import OttlaError
+from ottla.cli.terminal.signals import exit_code_of, sigterm_raises
+from ottla.errors import ErrorCode, KafkaError, OttlaError, TimedOutError
 
 if TYPE_CHECKING:
     from ottla.client.model import RecordMetadata
@@ -27,52 +27,69 @@ _PROGRESS_EVERY_SECONDS: Final = 0.5
 
 
 def run(arguments: Arguments) -> int:
-    """Sends what is read; 1 if any record was not acknowledged."""
+    """Send the input; FAILED if a record was not acknowledged."""
     if arguments.transaction_size is not None and arguments.transactional_id is None:
         raise UsageError("--transaction-size is for transactions", "give a --transactional-id")
-    _name_topic(arguments)
+    _resolve_topic(arguments)
     check_input(arguments)
     try:
         reader = LineReader(arguments)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    with ended_by_signals(), producer_of(arguments, **_options(arguments)) as producer:
-        sending = LineDelivery(producer, arguments.topic, reader, _printer(arguments))
-        sending.is_transactional = arguments.transactional_id is not None
+    is_new_topic = not arguments.quiet and _is_missing(arguments)
+    with sigterm_raises(), producer_of(arguments, **_options(arguments)) as producer:
+        delivery = LineDelivery(producer, arguments.topic, reader, _printer(arguments))
+        delivery.is_transactional = arguments.transactional_id is not None
         if not arguments.quiet:
-            sending.progress = InputProgress(arguments.topic)
+            delivery.progress = InputProgress(arguments.topic)
         try:
             if arguments.transactional_id is None:
-                _send_all(sending, arguments)
+                _send_all(delivery, arguments)
             else:
-                send_in_transactions(producer, sending, arguments)
+                send_in_transactions(producer, delivery, arguments)
         except KeyboardInterrupt as error:
-            sending.end_progress()
-            say(f"ottla: interrupted: {_told(sending, arguments)}")
-            return code_of(error)
+            delivery.end_progress()
+            say(f"ottla: interrupted: {_summary(delivery, arguments)}")
+            return exit_code_of(error)
         except OttlaError:
-            sending.end_progress()
-            say(f"ottla: {_told(sending, arguments)}")
+            delivery.end_progress()
+            say(f"ottla: {_summary(delivery, arguments)}")
             raise
         finally:
-            sending.end_progress()
-    if sending.failed_count:
-        what = "record was" if sending.failed_count == 1 else "records were"
-        say(f"ottla: {sending.failed_count} {what} not acknowledged; {_told(sending, arguments)}")
+            delivery.end_progress()
+            if is_new_topic and delivery.written_count:
+                say(f"ottla: topic {arguments.topic} did not exist, the broker created it")
+    if delivery.failed_count:
+        what = "record was" if delivery.failed_count == 1 else "records were"
+        say(
+            f"ottla: {delivery.failed_count} {what} not acknowledged; {_summary(delivery, arguments)}"
+        )
         return FAILED
     if not arguments.quiet:
-        say(_told(sending, arguments))
+        say(_summary(delivery, arguments))
     return DONE
 
 
-def _name_topic(arguments: Arguments) -> None:
-    """Whoever names the topic with -t has only files besides."""
+def _resolve_topic(arguments: Arguments) -> None:
+    """With -t all positional arguments are files."""
     if arguments.named_topic is not None:
         if arguments.topic is not None:
             arguments.files.insert(0, arguments.topic)
         arguments.topic = arguments.named_topic
     if arguments.topic is None:
         raise UsageError("no topic is given", "write `ottla produce TOPIC`")
+
+
+def _is_missing(arguments: Arguments) -> bool:
+    """Whether the topic does not exist, as far as the cluster tells; the broker may create it then."""
+    try:
+        with admin_of(arguments) as admin:
+            admin.describe_topics([arguments.topic])
+    except TimedOutError:
+        raise  # the producer would have to wait as long again
+    except KafkaError as error:
+        return error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return False
 
 
 def _options(arguments: Arguments) -> dict[str, object]:
@@ -86,12 +103,12 @@ def _options(arguments: Arguments) -> dict[str, object]:
     return options
 
 
-def _told(sending: LineDelivery, arguments: Arguments) -> str:
-    records = "1 record" if sending.written_count == 1 else f"{sending.written_count} records"
+def _summary(delivery: LineDelivery, arguments: Arguments) -> str:
+    records = "1 record" if delivery.written_count == 1 else f"{delivery.written_count} records"
     line = f"{records} written to {arguments.topic}"
     if arguments.transactional_id is None:
         return line
-    count = sending.transaction_count
+    count = delivery.transaction_count
     return f"{line} in {count} transaction{'' if count == 1 else 's'}"
 
 
@@ -106,7 +123,7 @@ def _printer(arguments: Arguments) -> Callable[[RecordMetadata], None] | None:
 
 
 class InputProgress:
-    """How far it is, for input that takes its time."""
+    """Shows the progress of long input."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -115,7 +132,7 @@ class InputProgress:
         self._next = self._began + _PROGRESS_AFTER_SECONDS
 
     def show(self, count: int) -> None:
-        """So many records were sent."""
+        """This many records were sent."""
         now = time.monotonic()
         if count and now >= self._next and not sys.stdin.isatty():
             self._next = now + _PROGRESS_EVERY_SECONDS
@@ -126,10 +143,10 @@ class InputProgress:
         self._terminal.done()
 
 
-def _send_all(sending: LineDelivery, arguments: Arguments) -> None:
+def _send_all(delivery: LineDelivery, arguments: Arguments) -> None:
     try:
         for some in sources_of(arguments):
-            sending.send(some)
+            delivery.send(some)
     finally:
-        # What was sent before something went wrong counts, and its own trouble is told.
-        sending.settle_all()
+        # After an error the records before it are still counted, and their errors reported.
+        delivery.wait_for_all()

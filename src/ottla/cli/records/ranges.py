@@ -1,4 +1,4 @@
-"""From where to where partitions are read."""
+"""The ranges of offsets that `ottla consume` reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Range(NamedTuple):
-    """Offsets from the first (included) to the end (excluded); None: there is no end."""
+    """Offsets from the start (inclusive) to the end (exclusive); without an end if it is None."""
 
     start_offset: int
     end_offset: int | None
@@ -29,7 +29,7 @@ class Range(NamedTuple):
 
 
 class RangeLimits(NamedTuple):
-    """What was asked for: where to begin (a name, an offset, -N or a time) and where to end."""
+    """The limits that were asked for: a start (a name, an offset, -N or a time) and an end."""
 
     start: str | int
     since_ms: int | None
@@ -38,7 +38,7 @@ class RangeLimits(NamedTuple):
 
     @classmethod
     def of(cls, arguments: Arguments) -> RangeLimits:
-        """What the arguments of `consume` say."""
+        """The limits of the arguments of `consume`."""
         ends = bool(arguments.exit) or arguments.until is not None
         now_ms = current_ms()
         since_ms, until_ms = (
@@ -49,26 +49,26 @@ class RangeLimits(NamedTuple):
             raise UsageError("--since is later than --until", "swap them")
         start = arguments.start
         if start is None:
-            # Whoever stops at the end wants to see something.
+            # A command that stops at the end would otherwise print nothing.
             start = "earliest" if ends else "latest"
         return cls(start, since_ms, until_ms, ends)
 
     @property
     def is_at_end(self) -> bool:
-        """Whether there is nothing to read until something new comes."""
+        """Whether only new records will be read."""
         return self.start == "latest" and self.since_ms is None and not self.ends
 
 
 def topics_of(consumer: Consumer, wanted: Sequence[str]) -> list[str]:
-    """The topics that are meant, of which all exist: clients wait for one that does not, as long as they are let."""
+    """The selected topics, all of which must exist: a consumer would wait for a missing one."""
     try:
         there = consumer.list_topics()
     except TimedOutError as error:
         if error.__cause__ is not None:
             raise
-        # The address was reached before, and no error came since.
+        # The address accepted a connection before, and there was no error since.
         raise CommandError(
-            "whoever listens there accepts connections but does not answer as a Kafka broker",
+            "the server accepts connections but does not answer as a Kafka broker",
             "does -b name the port of Kafka's protocol? --timeout SECONDS waits longer",
         ) from error
     found, missing = choose_topics(wanted, there)
@@ -80,7 +80,7 @@ def topics_of(consumer: Consumer, wanted: Sequence[str]) -> list[str]:
 def partitions_of(
     consumer: Consumer, topics: Iterable[str], numbers: Sequence[int]
 ) -> list[TopicPartition]:
-    """The partitions of topics, or those of these numbers."""
+    """The partitions of topics, or those with the given numbers."""
     found = []
     for topic in topics:
         there = [info.partition for info in consumer.partitions_for(topic)]
@@ -96,7 +96,7 @@ def partitions_of(
 def ranges_of(
     consumer: Consumer, partitions: Sequence[TopicPartition], limits: RangeLimits
 ) -> dict[TopicPartition, Range]:
-    """What is to be read of each partition."""
+    """The range of each partition."""
     ends = consumer.end_offsets(partitions)
     starts = _starts(consumer, partitions, limits, ends)
     if not limits.ends:
@@ -130,7 +130,7 @@ def _starts(
 
 
 def _clipped(partition: TopicPartition, start: int, first: int, end: int) -> int:
-    """An offset that is there, or the nearest; less than 0 counts from the end."""
+    """The offset, or the nearest that exists; a negative one counts from the end."""
     if start < 0:
         return max(first, end + start)
     found = min(max(start, first), end)

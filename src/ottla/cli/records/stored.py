@@ -1,4 +1,4 @@
-"""What the records of `__consumer_offsets` and `__transaction_state` say, for people and programs."""
+"""The records of `__consumer_offsets` and `__transaction_state`, decoded for people and programs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from ottla.wire.types import MalformedMessageError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-_CONSUMER: Final = (
-    "consumer"  # the protocol type of groups whose members say what they subscribe to
-)
+_CONSUMER: Final = "consumer"  # the protocol type of groups of consumers
 
 
 class _Format(NamedTuple):
@@ -63,9 +61,9 @@ _UNKNOWN: Final = _Format("unknown")
 
 
 class StoredRecord(NamedTuple):
-    """A record of an internal topic; of a kind that is known by name only, bytes stand for the data.
+    """A record of an internal topic; the data of kinds that are known only by name are bytes.
 
-    No value deletes what the key names.
+    A record without a value deletes the one with the same key.
     """
 
     kind: str
@@ -75,7 +73,7 @@ class StoredRecord(NamedTuple):
     value: dict[str, Any] | bytes | None
 
     def as_data(self) -> dict[str, Any]:
-        """The record in JSON's types."""
+        """The record in the types of JSON."""
         return {
             "kind": self.kind,
             "key": {"version": self.key_version, "data": _plain(self.key)},
@@ -86,12 +84,12 @@ class StoredRecord(NamedTuple):
 
 
 def is_decodable(topic: str) -> bool:
-    """Whether it is a topic whose records can be read here."""
+    """Whether records of the topic can be decoded."""
     return topic in _FORMATS
 
 
 def read_stored_record(topic: str, key: Buffer | None, value: Buffer | None) -> StoredRecord:
-    """What a record of an internal topic says. Raises MalformedMessageError."""
+    """Decode a record of an internal topic. Raises MalformedMessageError."""
     if key is None:
         raise MalformedMessageError("a record of an internal topic has no key")
     key_version = stored_version(key)
@@ -115,7 +113,7 @@ def read_stored_record(topic: str, key: Buffer | None, value: Buffer | None) -> 
 
 
 def kafka_texts(record: StoredRecord, offset: int) -> tuple[str, str | None]:
-    """Key and value in the words of kafka-dump-log."""
+    """Key and value in the format of kafka-dump-log."""
     if isinstance(record.key, bytes):
         return f"Unknown record type {record.key_version} at offset {offset}, skipping.", None
     value = "<DELETE>"
@@ -137,7 +135,7 @@ def _read(cls: type[Any], data: Buffer) -> dict[str, Any]:
 
 
 def _fields(message: Any, version: int) -> dict[str, Any]:
-    """The fields that there are in a version; tagged ones only where they say something, as on the wire."""
+    """The fields that a version has; tagged ones only if they are set, as on the wire."""
     found: dict[str, Any] = {}
     cls: type = type(message)
     for field in fields_of(cls):
@@ -157,7 +155,7 @@ def _fields(message: Any, version: int) -> dict[str, Any]:
 
 
 def _member(member: dict[str, Any]) -> dict[str, Any]:
-    """A member with what it subscribes to and what it was given instead of bytes, where they can be read."""
+    """A member with its subscription and assignment decoded, if they can be."""
     forms = {"subscription": ConsumerProtocolSubscription, "assignment": ConsumerProtocolAssignment}
     for name, cls in forms.items():
         try:
@@ -169,7 +167,7 @@ def _member(member: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The same in JSON's types."""
+    """The value in the types of JSON."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list):

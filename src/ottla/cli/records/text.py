@@ -1,4 +1,4 @@
-"""Records as text: values, kcat's format strings, and what deserializers and decoders make of bytes."""
+"""Records as text: formatters for values and for kcat's format strings, and decoders of keys and values."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from ottla.client.plugins.serializers import BytesDeserializer
 from ottla.client.state.consumer.control_records import MarkedRecord
 from ottla.wire.types import MalformedMessageError
 
-Written = Callable[[ConsumerRecord], bytes]
-"""From a record to what is printed for it."""
+RecordFormatter = Callable[[ConsumerRecord], bytes]
+"""Makes the bytes to print from a record."""
 
-Opened = Callable[[ConsumerRecord], ConsumerRecord]
-"""From a record to one whose key and value are what its bytes mean."""
+RecordDecoder = Callable[[ConsumerRecord], ConsumerRecord]
+"""Replaces the bytes of key and value by what they encode."""
 
 _SIZE: Final = struct.Struct(">i")
 
 
-def written_by(template: str, null: bytes | None) -> Written:
-    """What kcat's format says of a record; without a marker nothing stands for an absent key or value, as in kcat."""
+def template_formatter(template: str, null: bytes | None) -> RecordFormatter:
+    """Formats a record by a template of kcat's; without `null` absent keys and values are empty, as in kcat."""
     pattern, parts = _compile(template, null)
 
-    def written(record: ConsumerRecord) -> bytes:
+    def format_record(record: ConsumerRecord) -> bytes:
         return pattern % tuple(part(record) for part in parts)
 
-    return with_marks(written, _end_of(template))
+    return _with_marks(format_record, _end_of(template))
 
 
-def plain(key_separator: bytes | None, delimiter: bytes, null: bytes) -> Written:
-    """The value, perhaps with its key before it, and what follows each record."""
+def plain_formatter(key_separator: bytes | None, delimiter: bytes, null: bytes) -> RecordFormatter:
+    """Formats the value, with a separator after its key, and the delimiter at the end."""
 
     def value(record: ConsumerRecord) -> bytes:
         return data_of(record.value, null) + delimiter
@@ -47,29 +47,29 @@ def plain(key_separator: bytes | None, delimiter: bytes, null: bytes) -> Written
         assert key_separator is not None
         return data_of(record.key, null) + key_separator + data_of(record.value, null) + delimiter
 
-    return with_marks(value if key_separator is None else key_and_value, delimiter)
+    return _with_marks(value if key_separator is None else key_and_value, delimiter)
 
 
-def decoded_lines(delimiter: bytes, null: bytes) -> Written:
-    """The keys and values of internal topics together, as Kafka's formatters have them; values of others."""
+def internal_topic_formatter(delimiter: bytes, null: bytes) -> RecordFormatter:
+    """Formats key and value of internal topics together, as Kafka's formatters do; of others the value."""
 
-    def written(record: ConsumerRecord) -> bytes:
+    def format_record(record: ConsumerRecord) -> bytes:
         if not is_decodable(record.topic):
             return data_of(record.value, null) + delimiter
         return data_of({"key": record.key, "value": record.value}, null) + delimiter
 
-    return with_marks(written, delimiter)
+    return _with_marks(format_record, delimiter)
 
 
-def with_marks(written: Written, end: bytes) -> Written:
-    """The same, but for records that consumers do not get."""
+def _with_marks(format_record: RecordFormatter, end: bytes) -> RecordFormatter:
+    """Also formats control records, and marks records of aborted transactions."""
 
     def marked(record: ConsumerRecord) -> bytes:
         if not isinstance(record, MarkedRecord):
-            return written(record)
+            return format_record(record)
         if record.is_control:
             return control_line(record).encode() + end
-        return ABORTED.encode() + written(record)
+        return ABORTED.encode() + format_record(record)
 
     return marked
 
@@ -88,14 +88,14 @@ def data_of(value: object, null: bytes) -> bytes:
 
 
 def _end_of(template: str) -> bytes:
-    """What a format ends with, if that is the end of a line."""
+    """The line end of a template, if it has one."""
     return b"\n" if unescaped(template).endswith(b"\n") else b""
 
 
 def _compile(
     template: str, marker: bytes | None
 ) -> tuple[bytes, Sequence[Callable[[ConsumerRecord], object]]]:
-    """A pattern for `%`, and what makes its parts of a record."""
+    """A pattern for `%`, and functions that make its values from a record."""
     null, null_header = (b"", b"null") if marker is None else (marker, marker)
     tokens: dict[str, tuple[bytes, Callable[[ConsumerRecord], object]]] = {
         "t": (b"%b", lambda record: record.topic.encode()),
@@ -115,7 +115,7 @@ def _compile(
     pieces = iter(rest)
     for piece in pieces:
         if not piece:
-            # Two percent signs, which stand for one; what follows is text again.
+            # Two percent signs stand for one; text follows.
             pattern += b"%%" + _literal(next(pieces, ""))
             continue
         if piece[0] not in tokens:
@@ -137,16 +137,16 @@ def _headers_of(headers: Iterable[tuple[str, bytes | None]], null: bytes) -> byt
     return b",".join(name.encode() + b"=" + data_of(value, null) for name, value in headers)
 
 
-# From bytes to what they mean
+# Decoders of keys and values
 
 
-def opened_by(key_name: str | None, value_name: str | None) -> Opened | None:
-    """What deserializers with these names make of a record; None: the bytes as they are."""
+def named_decoder(key_name: str | None, value_name: str | None) -> RecordDecoder | None:
+    """A decoder with the named deserializers; None if both leave the bytes as they are."""
     key_of, value_of = _function("key", key_name), _function("value", value_name)
     if key_of is None and value_of is None:
         return None
 
-    def opened(record: ConsumerRecord) -> ConsumerRecord:
+    def decode(record: ConsumerRecord) -> ConsumerRecord:
         if isinstance(record, MarkedRecord) and record.is_control:
             return record
         key, value = record.key, record.value
@@ -156,11 +156,11 @@ def opened_by(key_name: str | None, value_name: str | None) -> Opened | None:
             value = value_of(record.topic, record.headers, value)
         return _with_data(record, key, value)
 
-    return opened
+    return decode
 
 
-def decoded(record: ConsumerRecord) -> ConsumerRecord:
-    """A record of an internal topic with what its key and value say; others as they are."""
+def decode_internal_record(record: ConsumerRecord) -> ConsumerRecord:
+    """Decode a record of an internal topic; others stay as they are."""
     if not is_decodable(record.topic) or (isinstance(record, MarkedRecord) and record.is_control):
         return record
     try:
@@ -177,7 +177,7 @@ def decoded(record: ConsumerRecord) -> ConsumerRecord:
 def _with_data(record: ConsumerRecord, key: object, value: object) -> ConsumerRecord:
     changed = record._replace(key=key, value=value)
     if isinstance(record, MarkedRecord):
-        # The marks are not among the fields.
+        # The marks are no fields of the tuple.
         vars(changed).update(vars(record))
     return changed
 

@@ -1,4 +1,4 @@
-"""What is special about records that consumers do not get."""
+"""How control records and records of aborted transactions are printed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.records.record import Record
 
 
 def marks_of(record: MarkedRecord) -> dict[str, object]:
-    """For programs: whose record it is, and what a marker says."""
+    """The marks of a record as data."""
     marks: dict[str, object] = {}
     if record.is_control:
         outcome, coordinator_epoch = _marker(record)
@@ -24,7 +24,7 @@ def marks_of(record: MarkedRecord) -> dict[str, object]:
 
 
 def control_line(record: MarkedRecord) -> str:
-    """For people: what a marker says."""
+    """A control record as a line of text."""
     return (
         f"[control {_marker(record)[0]}: partition {record.partition}, offset {record.offset}, "
         f"producer {record.producer_id}, epoch {record.producer_epoch}]"

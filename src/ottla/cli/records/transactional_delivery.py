@@ -1,4 +1,4 @@
-"""Lines that are sent in transactions."""
+"""Sends lines in transactions."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 _ABORTED: Final = "the transaction was aborted"
 _NOT_ABORTED: Final = (
-    "the transaction could not be aborted, the coordinator does that when it times out"
+    "the transaction could not be aborted, the coordinator will abort it when it times out"
 )
 
 
-def send_in_transactions(producer: Producer, sending: LineDelivery, arguments: Arguments) -> None:
-    """One transaction for all, or one for so many lines each; whatever goes wrong aborts the one that is open."""
+def send_in_transactions(producer: Producer, delivery: LineDelivery, arguments: Arguments) -> None:
+    """Send all lines in one transaction, or in one per --transaction-size lines; an error aborts the open one."""
     producer.init_transactions()
-    transaction = Transaction(producer, sending, arguments.transactional_id)
+    transaction = Transaction(producer, delivery, arguments.transactional_id)
     size = arguments.transaction_size
     in_transaction = 0
     try:
         transaction.begin()
         for some in sources_of(arguments):
             for part in _parts(some, size, in_transaction):
-                sending.send(part)
+                delivery.send(part)
                 in_transaction += len(part.lines)
                 if in_transaction == size:
                     transaction.commit()
@@ -53,7 +53,7 @@ def send_in_transactions(producer: Producer, sending: LineDelivery, arguments: A
 
 
 def _parts(some: Lines, size: int | None, taken: int) -> Iterator[Lines]:
-    """The lines by transaction, of which the first one has got some already."""
+    """The lines split by transaction; the first transaction already has `taken` lines."""
     at = 0
     while at < len(some.lines):
         end = len(some.lines) if size is None else at + size - taken
@@ -62,11 +62,11 @@ def _parts(some: Lines, size: int | None, taken: int) -> Iterator[Lines]:
 
 
 class Transaction:
-    """One after the other; knows whether there is one to abort."""
+    """The transactions of a producer, one after the other; knows whether one is open."""
 
-    def __init__(self, producer: Producer, sending: LineDelivery, transactional_id: str) -> None:
+    def __init__(self, producer: Producer, delivery: LineDelivery, transactional_id: str) -> None:
         self._producer = producer
-        self._sending = sending
+        self._sending = delivery
         self._id = transactional_id
         self._is_open = False
         self._is_committing = False
@@ -76,18 +76,18 @@ class Transaction:
         self._is_open = True
 
     def commit(self) -> None:
-        """Commit; where nobody knows whether it was done, ask once more, for as long."""
+        """Commit; if the outcome is unknown, try once more with the same timeout."""
         self._is_committing = True
         try:
             self._producer.commit_transaction()
         except TimedOutError:
             self._producer.commit_transaction()
         except KeyboardInterrupt as interrupt:
-            # What is under way cannot be stopped: the coordinator may have been told.
+            # A commit in flight cannot be stopped: the coordinator may have received it.
             try:
                 self._producer.commit_transaction()
             except IllegalStateError:
-                pass  # there is none any more: the first call was interrupted behind its last step
+                pass  # the first call was interrupted after its last step
             except OttlaError as error:
                 say(f"ottla: {line_of(error)}")
                 raise interrupt from error
@@ -100,15 +100,15 @@ class Transaction:
         self._sending.committed()
 
     def give_up(self) -> str | None:
-        """Abort what is open: what became of it; None if nothing was."""
+        """Abort the open transaction; returns a text about the outcome, None if none was open."""
         if not self._is_open:
             return None
         self._sending.not_committed()
         try:
-            # A commit that is still under way refuses this.
+            # Raises while a commit is in flight.
             self._producer.abort_transaction()
         except (OttlaError, KeyboardInterrupt) as error:
-            # Everything had its time: nobody has to wait for the end of the producer as well.
+            # The timeout is used up: close without waiting.
             self._producer.close(0)
             if self._is_committing:
                 return (

@@ -1,1 +1,1 @@
-"""What a terminal shows and sends: results, progress, log lines and signals. Nothing here knows of Kafka."""
+"""The terminal: results, progress, log lines and signals. Nothing here knows of Kafka."""

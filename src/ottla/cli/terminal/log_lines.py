@@ -1,4 +1,4 @@
-"""The log of `ottla serve`: one line per event, for people or as JSON for programs."""
+"""The log of `ottla serve`: one line per event, as text or JSON."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any, Final, TextIO
 
 from ottla.cli.terminal.output import has_colours, printable
 
-# What a JSON line has beside the fields of its event.
+# Keys of a JSON line that are not fields of the event.
 RESERVED: Final = ("time", "level", "event", "message", "logger", "trace")
 
-# What clients can cause as often as they like: of each, so many lines in so many seconds.
+# Events that clients can cause at will: at most LINES of each in SECONDS.
 LIMITED: Final = frozenset(
     {"connection_refused", "connection_closed", "connection_broken", "join_refused"}
 )
@@ -24,8 +24,8 @@ LINES, SECONDS = 100, 10.0
 _DIM, _RED, _YELLOW, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
 
 
-def begin(form: str, level: str, stream: TextIO | None = None) -> logging.Handler:
-    """From now on what the broker tells goes to stderr, or to the stream that is given."""
+def set_up_logging(form: str, level: str, stream: TextIO | None = None) -> logging.Handler:
+    """Write log records to stderr, or to the given stream."""
     stream = sys.stderr if stream is None else stream
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
@@ -40,12 +40,12 @@ def begin(form: str, level: str, stream: TextIO | None = None) -> logging.Handle
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, Any]:
-    """The fields of an event; what is told in another way has none."""
+    """The fields of an event; other log records have none."""
     return record.args if isinstance(record.args, Mapping) else {}
 
 
 class TextLogFormatter(logging.Formatter):
-    """Time, level and sentence; the time is the local one."""
+    """Local time, level and message."""
 
     def __init__(self, is_coloured: bool) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class TextLogFormatter(logging.Formatter):
 
 
 class JsonLogFormatter(logging.Formatter):
-    """One object per line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -82,7 +82,7 @@ class JsonLogFormatter(logging.Formatter):
 
 
 class RepeatLimit(logging.Filter):
-    """Leaves out what would fill a disk; how much that was is told when the time is over."""
+    """Drops events that could fill a disk; the next line of the same event tells how many were dropped."""
 
     def __init__(self, monotonic_seconds: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What commands print: a table for people, JSON or YAML for programs."""
+"""The results of commands: tables for people, JSON or YAML for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 class Column(NamedTuple):
-    """A column of a table: what is above it, and which part of a row is in it."""
+    """A column of a table: its title, and its key in a row."""
 
     title: str
     key: str
@@ -33,56 +33,56 @@ def columns(**titles: str) -> tuple[Column, ...]:
 
 
 class Output:
-    """Where a command's results go, and in which form."""
+    """Prints the results of a command in one format."""
 
     def __init__(self, form: str, stream: TextIO | None = None) -> None:
         self.form = form
         self._stream = sys.stdout if stream is None else stream
         self._has_colours = has_colours(self._stream)
-        # In JSON everything can be said in ASCII.
+        # JSON can escape every character in ASCII.
         self.is_ascii = (self._stream.encoding or "utf-8").lower().replace("-", "") != "utf8"
         if isinstance(self._stream, io.TextIOWrapper) and self._stream.errors == "strict":
-            # What the terminal has no letters for is written as an escape.
+            # Characters that the encoding lacks are written as escapes.
             self._stream.reconfigure(errors="backslashreplace")
 
     @property
     def is_table(self) -> bool:
-        """Whether people read it."""
+        """Whether the output is for people."""
         return self.form == "table"
 
     def rows(self, shape: Sequence[Column], rows: Sequence[Row]) -> None:
-        """A list of things of one kind; programs get all of each row, people the columns."""
+        """Print rows of one kind: JSON and YAML get all keys, tables only the columns."""
         if self.is_table:
             self.lines(table(shape, rows, is_bold=self._has_colours) if rows else [])
         else:
             self.data(list(rows))
 
     def data(self, value: Any) -> None:
-        """A value for programs."""
+        """Print a value as JSON or YAML."""
         if self.form == "yaml":
             self.lines([yaml_text(value, is_ascii=self.is_ascii)])
         else:
             self.lines([json.dumps(value, indent=2, ensure_ascii=self.is_ascii, default=str)])
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Text as it stands."""
+        """Print lines of text."""
         for line in lines:
             self._stream.write(line + "\n")
         self._stream.flush()
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Whether a person looks at it on a terminal that has colours (https://no-color.org)."""
+    """Whether the stream is a terminal with colours (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def say(text: str) -> None:
-    """A remark for the person at the terminal, apart from the results."""
+    """Print a remark to stderr, apart from the results."""
     print(text, file=sys.stderr, flush=True)
 
 
 def printable(text: str) -> str:
-    """A text without what would end its line or tell a terminal what to do: names that clients choose may have it."""
+    """The text with control characters escaped: names that clients choose may contain some."""
     return _CONTROL.sub(_escape, text)
 
 
@@ -91,7 +91,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def cell(value: Any) -> str:
-    """A value in a table."""
+    """The text of a value in a table."""
     if value is None or value == "":
         return ABSENT
     if isinstance(value, bool):
@@ -102,7 +102,7 @@ def cell(value: Any) -> str:
 
 
 def table(shape: Sequence[Column], rows: Sequence[Row], *, is_bold: bool = False) -> list[str]:
-    """Lines with aligned columns."""
+    """The lines of a table with aligned columns."""
     cells = [[cell(row.get(column.key)) for column in shape] for row in rows]
     titles = [column.title for column in shape]
     widths = [max(map(len, each)) for each in zip(titles, *cells, strict=True)]
@@ -116,10 +116,10 @@ def table(shape: Sequence[Column], rows: Sequence[Row], *, is_bold: bool = False
 
 
 def yaml_text(value: Any, *, is_ascii: bool) -> str:
-    """A value as YAML in block style, without the end of its last line."""
+    """A value as YAML in block style, without the last line end."""
     import yaml
 
-    # Through JSON, so that both forms have the same types, and nothing is an alias of something else.
+    # Through JSON, so that both formats have the same types, and YAML has no aliases.
     plain = json.loads(json.dumps(value, default=str))
     text: str = yaml.dump(
         plain,
@@ -132,7 +132,7 @@ def yaml_text(value: Any, *, is_ascii: bool) -> str:
 
 
 def repeat(again_seconds: float | None, show: Callable[[], int]) -> int:
-    """Shows something once, or again and again until Ctrl-C, on a clean screen each time."""
+    """Call `show` once, or every `again_seconds` until Ctrl-C on a cleared screen."""
     if again_seconds is None:
         return show()
     while True:

@@ -1,4 +1,4 @@
-"""Commands that end by a signal, and put things right before."""
+"""Commands that end by a signal, and clean up before."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Self
 
-from ottla.cli.exit_codes import INTERRUPTED
+from ottla.cli.exit_codes import INTERRUPTED, TERMINATED
 
-TERMINATED: Final = 143
 _CODES: Final = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
@@ -18,8 +17,8 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Within, SIGTERM raises as SIGINT does."""
+def sigterm_raises() -> Iterator[None]:
+    """Within the block SIGTERM raises an exception, as SIGINT does."""
 
     def end(number: int, frame: object) -> None:
         raise Terminated
@@ -31,27 +30,27 @@ def ended_by_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def code_of(error: KeyboardInterrupt) -> int:
+def exit_code_of(error: KeyboardInterrupt) -> int:
     """The exit code of a command that a signal ended."""
     return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
 
 
 class StopRequest:
-    """Ctrl-C and SIGTERM as a wish, for a loop that looks whether there is one; the second is obeyed at once."""
+    """Remembers Ctrl-C or SIGTERM for a loop that checks for it; a second signal raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.code: int | None = None
-        """The exit code that is wished for; None: go on."""
+        """The exit code for the signal that came; None if none came."""
         self._before = {number: signal.getsignal(number) for number in _CODES}
 
-    def _note(self, number: int, frame: object) -> None:
+    def _remember(self, number: int, frame: object) -> None:
         if self.code is not None:
             raise KeyboardInterrupt
         self.code = _CODES[signal.Signals(number)]
 
     def __enter__(self) -> Self:
         for number in _CODES:
-            signal.signal(number, self._note)
+            signal.signal(number, self._remember)
         return self
 
     def __exit__(self, *raised: object) -> None:

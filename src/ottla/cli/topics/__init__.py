@@ -1,4 +1,4 @@
-"""Topics: which ones are meant (`selection`), what they are (`overview`), and what changes them.
+"""Commands about topics: `selection` by name or pattern, `overview`, and `changes`.
 
-Records of topics belong into `records`, their configs into `cluster`.
+Commands about records belong into `records`, those about configs into `cluster`.
 """

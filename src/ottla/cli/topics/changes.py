@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.cli.cluster.configs import change, changes_text
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
-from ottla.cli.errors import CommandError, UsageError, attempt, tell_each
+from ottla.cli.errors import CommandError, UsageError, attempt, print_errors
 from ottla.cli.exit_codes import DONE
 from ottla.cli.terminal.output import Output, say
 from ottla.cli.topics.selection import (
@@ -32,7 +32,7 @@ _LOST: Final = {
 
 
 def create(arguments: Arguments) -> int:
-    """Creates topics, all in one request."""
+    """Create topics, all in one request."""
     names = split_words(arguments.topics)
     if not names:
         raise UsageError("no topic is named", "write `ottla topics create NAME`")
@@ -64,11 +64,11 @@ def create(arguments: Arguments) -> int:
             if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 say(f"topic {name} exists already")
                 del errors[name]
-    return tell_each(errors.values())
+    return print_errors(errors.values())
 
 
 def created_line(topic: CreatedTopic, word: str) -> str:
-    """What became of a topic; brokers before Kafka 2.4 do not say how large it is."""
+    """The line about a created topic; brokers before Kafka 2.4 do not tell its size."""
     if topic.num_partitions is None:
         return f"topic {topic.name} {word}"
     count = f"{topic.num_partitions} partition{'s' * (topic.num_partitions != 1)}"
@@ -76,7 +76,7 @@ def created_line(topic: CreatedTopic, word: str) -> str:
 
 
 def alter(arguments: Arguments) -> int:
-    """Adds partitions, and changes configs; what fails for one topic does not stop the others."""
+    """Add partitions and change configs; an error of one topic does not stop the others."""
     changes = [AlterConfig(name, value) for name, value in arguments.settings]
     changes += [AlterConfig(name, None, AlterConfigOperation.DELETE) for name in arguments.unset]
     if arguments.partitions is None and not changes:
@@ -92,7 +92,7 @@ def alter(arguments: Arguments) -> int:
             errors += _grow(admin, names, arguments)
         if changes and names:
             errors += _configure(admin, names, changes, arguments)
-    return tell_each(errors)
+    return print_errors(errors)
 
 
 def _grow(admin: Admin, names: list[str], arguments: Arguments) -> Iterable[KafkaError]:
@@ -100,7 +100,7 @@ def _grow(admin: Admin, names: list[str], arguments: Arguments) -> Iterable[Kafk
     assignment: Mapping[int, list[int]] | None = arguments.replica_assignment
     new: dict[str, NewPartitions | int] = dict.fromkeys(names, count)
     if assignment is not None:
-        # As in Kafka's tool: it names the replicas of all partitions, of which some are there.
+        # As in Kafka's tool, it names the replicas of all partitions, including those that exist.
         present = {
             name: len(topic.partitions) for name, topic in admin.describe_topics(names).items()
         }
@@ -126,7 +126,7 @@ def _configure(
 
 
 def delete(arguments: Arguments) -> int:
-    """Deletes topics, all in one request."""
+    """Delete topics, all in one request."""
     with admin_of(arguments) as admin:
         names = _chosen(admin, arguments)
         if not arguments.force:
@@ -140,11 +140,11 @@ def delete(arguments: Arguments) -> int:
         for name, error in [*errors.items()]:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 del errors[name]
-    return tell_each(errors.values())
+    return print_errors(errors.values())
 
 
 def _keep_internal(admin: Admin, names: Iterable[str]) -> None:
-    """Refuses to delete what the cluster itself needs: one mistyped name, and every group has lost its place."""
+    """Refuse to delete internal topics: without them every group would lose its offsets."""
     listed = admin.list_topics(list_internal=True)
     for name in names:
         if listed[name].is_internal:
@@ -156,7 +156,7 @@ def _keep_internal(admin: Admin, names: Iterable[str]) -> None:
 
 
 def _chosen(admin: Admin, arguments: Arguments) -> list[str]:
-    """The topics to change: internal ones must be named, since no pattern means them."""
+    """The topics to change; internal ones must be named, since no pattern selects them."""
     if not arguments.topics:
         raise UsageError("no topic is named", "write their names, or a pattern such as 'test-.*'")
     check_patterns(arguments.topics)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
-from ottla.cli.errors import CommandError, UsageError, attempt, tell_each
+from ottla.cli.errors import CommandError, UsageError, attempt, print_errors
 from ottla.cli.exit_codes import DONE
 from ottla.cli.terminal.output import Output, columns, repeat, say
 from ottla.cli.topics.selection import choose_topics, no_such_topics
@@ -34,7 +34,7 @@ _WITHOUT_REASSIGNMENTS: Final = (
 
 
 def list_topics(arguments: Arguments) -> int:
-    """The topics by name, with the numbers of their partitions and replicas."""
+    """List the topics with their numbers of partitions and replicas."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
 
@@ -46,7 +46,7 @@ def list_topics(arguments: Arguments) -> int:
             else:
                 described, errors = describe_each(admin, names)
                 output.rows(LISTED, [listed(topic) for topic in described])
-                code = tell_each(errors)
+                code = print_errors(errors)
             if not names and output.is_table:
                 say(f"no topic matches {', '.join(missing)}" if missing else "there are no topics")
             return code
@@ -55,7 +55,7 @@ def list_topics(arguments: Arguments) -> int:
 
 
 def listed(topic: TopicDescription) -> dict[str, Any]:
-    """A row of the list."""
+    """The row of a topic in the list."""
     return {
         "name": topic.name,
         "topic_id": id_text(topic.topic_id),
@@ -66,12 +66,12 @@ def listed(topic: TopicDescription) -> dict[str, Any]:
 
 
 def id_text(topic_id: UUID | None) -> str | None:
-    """A topic's id as Kafka's tools write it."""
+    """A topic id as Kafka's tools write it."""
     return None if topic_id is None else topic_id_text(topic_id)
 
 
 def named(admin: Admin, arguments: Arguments) -> tuple[list[str], list[str]]:
-    """The names of the topics that the arguments choose, sorted; and which words chose none."""
+    """The sorted names of the topics that the arguments select, and the words that select none."""
     names = admin.list_topics(list_internal=not arguments.exclude_internal)
     return choose_topics(arguments.topics, names) if arguments.topics else (sorted(names), [])
 
@@ -79,17 +79,17 @@ def named(admin: Admin, arguments: Arguments) -> tuple[list[str], list[str]]:
 def describe_each(
     admin: Admin, topics: Iterable[str]
 ) -> tuple[list[TopicDescription], list[KafkaError]]:
-    """The topics that can be described, and why the others cannot: one may be deleted at this moment."""
+    """The descriptions of topics, and the errors of the others, one of which may have just been deleted."""
     wanted = list(topics)
     found, errors = attempt(wanted, lambda: admin.describe_topics(wanted))
     return [*found.values()], [*errors.values()]
 
 
-# -- describe
+# describe
 
 
 def describe(arguments: Arguments) -> int:
-    """Topics and their partitions, in Kafka's words."""
+    """Show topics and their partitions."""
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
 
@@ -103,7 +103,7 @@ def describe(arguments: Arguments) -> int:
                     say(_NOTHING[arguments.only])
             else:
                 output.data(found)
-            return tell_each(errors)
+            return print_errors(errors)
 
         return repeat(arguments.watch, show)
 
@@ -132,7 +132,7 @@ def _with_ids(admin: Admin, texts: Iterable[str]) -> list[str]:
 
 
 def _found(admin: Admin, topics: list[TopicDescription], only: str | None) -> list[dict[str, Any]]:
-    """All that is to be shown, for programs."""
+    """Everything that is shown, as data."""
     if not topics:
         return []
     resources = [ConfigResource.topic(topic.name) for topic in topics]
@@ -166,7 +166,7 @@ _NOTHING: Final = {
     "at-min-isr-partitions": "no partition has just as many in-sync replicas as it needs",
 }
 
-# Which partitions to show: of the partition, the least number of in-sync replicas, and the brokers that live.
+# Which partitions to show, given the partition, min.insync.replicas and the live brokers.
 _ONLY: Final[Mapping[str, Callable[[Mapping[str, Any], int, set[int]], bool]]] = {
     "under-replicated-partitions": lambda partition, least, alive: (
         len(partition["isr"]) < _settled_replicas(partition)
@@ -180,7 +180,7 @@ _ONLY: Final[Mapping[str, Callable[[Mapping[str, Any], int, set[int]], bool]]] =
 
 
 def _settled_replicas(partition: Mapping[str, Any]) -> int:
-    """How many replicas there are without those that a move under way adds."""
+    """The number of replicas without those that a reassignment adds."""
     return len(partition["replicas"]) - len(partition.get("adding_replicas", ()))
 
 
@@ -241,7 +241,7 @@ def _ids_or_none(nodes: Iterable[Node] | None) -> list[int] | None:
 
 
 def lines_of(topic: Mapping[str, Any], only: str | None) -> list[str]:
-    """A topic and its partitions as kafka-topics prints them, with tabs; programs that read them are many."""
+    """A topic and its partitions in the format of kafka-topics, with tabs, which scripts parse."""
     lines = []
     if only is None or only == "topics-with-overrides":
         parts = [f"Topic: {topic['name']}"]

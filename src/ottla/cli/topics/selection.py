@@ -1,4 +1,4 @@
-"""Which topics and partitions a command is about."""
+"""The topics and partitions that the arguments select."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final, NamedTuple
 
 from ottla.cli.errors import CommandError, UsageError
 
-# Not those inside [] or {}, which are part of a pattern.
+# Commas outside [] and {}, which are parts of a pattern.
 _COMMA: Final = re.compile(r",(?![^{\[]*[}\]])")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
-# As a shell's patterns have them, where a regular expression has `.*` and `.`.
+# `*` and `?` of shell patterns, which a regular expression writes `.*` and `.`.
 _WILD: Final = re.compile(r"(?<!\\)([A-Za-z0-9_-])([*?])")
 _RULE: Final = re.compile(r"(?P<topic>[^:]*)(?::(?:(?P<number>\d+)|(?P<first>\d*)-(?P<end>\d*)|))?")
 
 
 def choose_topics(words: Iterable[str], names: Collection[str]) -> tuple[list[str], list[str]]:
-    """The topics that are there, sorted, of names and patterns; and which words chose none.
+    """The sorted existing topics that names and patterns select, and the words that select none.
 
-    What could be a name is one, so that `a.b` never means `a-b`; anything else is a regular expression for whole names.
+    A word that can be a name is one, so that `a.b` never matches `a-b`; others are regular expressions for whole names.
     """
     chosen: dict[str, None] = {}
     missing = []
@@ -32,28 +32,28 @@ def choose_topics(words: Iterable[str], names: Collection[str]) -> tuple[list[st
 
 
 def split_words(words: Iterable[str]) -> list[str]:
-    """Single names and patterns; Kafka's tools take several with commas."""
+    """The words, split at commas as in Kafka's tools."""
     return [part.strip() for word in words for part in _COMMA.split(word) if part.strip()]
 
 
 def is_name(word: str) -> bool:
-    """Whether it is the name of a topic, not a pattern."""
+    """Whether the word is a valid topic name, not a pattern."""
     return _NAME.fullmatch(word) is not None
 
 
 def matching(word: str, names: Collection[str]) -> list[str]:
-    """The names that a pattern describes."""
+    """The names that a pattern matches."""
     if is_name(word):
         return []
     try:
         pattern = re.compile(word)
     except re.error as error:
-        raise UsageError(f"{word!r} is no regular expression ({error})") from None
+        raise UsageError(f"{word!r} is not a regular expression ({error})") from None
     return [name for name in names if pattern.fullmatch(name)]
 
 
 def check_patterns(words: Iterable[str]) -> None:
-    """Refuses what looks like a shell's pattern: `orders-*` would change `orders`, and not `orders-1`."""
+    """Refuse shell patterns: as a regular expression, `orders-*` matches `orders` and not `orders-1`."""
     for word in split_words(words):
         if _WILD.search(word) is not None:
             meant = _WILD.sub(lambda found: found[1] + {"*": ".*", "?": "."}[found[2]], word)
@@ -63,7 +63,7 @@ def check_patterns(words: Iterable[str]) -> None:
 
 
 def no_such_topics(missing: Sequence[str]) -> CommandError:
-    """The error about words that chose nothing."""
+    """The error about words that select nothing."""
     if len(missing) > 1:
         what = f"there are no topics {', '.join(missing)}"
     elif is_name(missing[0]):
@@ -74,24 +74,26 @@ def no_such_topics(missing: Sequence[str]) -> CommandError:
 
 
 class PartitionRule(NamedTuple):
-    """Partitions of the topics that a word chooses, from the first to the end, which is exclusive."""
+    """Partitions of the topics that a word selects, from the first to the end, which is exclusive."""
 
     topic: str
     first: int = 0
     end: int | None = None
 
     def has(self, number: int) -> bool:
-        """Whether the partition is one of them."""
+        """Whether the rule selects the partition."""
         return self.first <= number and (self.end is None or number < self.end)
 
 
 def partition_rules(text: str) -> list[PartitionRule]:
-    """Kafka's list of TOPIC, TOPIC:NUMBER, TOPIC:FIRST-END, TOPIC:FIRST- and TOPIC:-END; without TOPIC, all topics."""
+    """Parse TOPIC, TOPIC:NUMBER, TOPIC:FIRST-END, TOPIC:FIRST- and TOPIC:-END; without TOPIC, all topics."""
     rules = []
     for word in split_words([text]):
         found = _RULE.fullmatch(word)
         if found is None:
-            raise UsageError(f"{word!r} is no partition", "write TOPIC:NUMBER or TOPIC:FIRST-END")
+            raise UsageError(
+                f"{word!r} is not a partition", "write TOPIC:NUMBER or TOPIC:FIRST-END"
+            )
         topic = found["topic"] or ".*"
         if found["number"]:
             rules.append(PartitionRule(topic, int(found["number"]), int(found["number"]) + 1))

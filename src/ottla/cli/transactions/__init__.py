@@ -1,1 +1,1 @@
-"""Transactions: what is known of them, which of them hang, and how one is aborted."""
+"""Commands about transactions: list, describe, find hanging ones, abort."""

@@ -9,7 +9,7 @@ from ottla.cli.connection import admin_of
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.exit_codes import DONE
 from ottla.cli.terminal.output import Output
-from ottla.cli.transactions.overview import described_by_coordinators, partition_of
+from ottla.cli.transactions.overview import describe_existing, partition_of
 from ottla.client.admin_model.transactions import AbortTransactionSpec, TransactionState
 from ottla.errors import ErrorCode, KafkaError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def abort(arguments: Arguments) -> int:
-    """Ends a transaction on its partition, or by its transactional id."""
+    """Abort a transaction on its partition, or by its transactional id."""
     partition = partition_of(arguments)
     by_producer = (arguments.producer_id, arguments.producer_epoch, arguments.coordinator_epoch)
     by_offset = arguments.start_offset is not None
@@ -43,7 +43,7 @@ def abort(arguments: Arguments) -> int:
             spec = _spec_at(admin, partition, arguments.start_offset)
         else:
             producer_id, producer_epoch, epoch = by_producer
-            # A transaction that is its producer's first has epoch -1; 0 is below any leader's.
+            # The first transaction of a producer has coordinator epoch -1; 0 is below that of any leader.
             spec = AbortTransactionSpec(partition, producer_id, producer_epoch, max(0, epoch))
         if not arguments.force:
             _refuse_half(admin, spec)
@@ -71,14 +71,14 @@ def _spec_at(admin: Admin, partition: TopicPartition, offset: int) -> AbortTrans
 
 
 def _refuse_half(admin: Admin, spec: AbortTransactionSpec) -> None:
-    """A transaction that a coordinator will end is not to be aborted on one of its partitions alone."""
+    """Refuse to abort on one partition a transaction that its coordinator can end."""
     try:
         listed = admin.list_transactions(producer_ids=[spec.producer_id])
     except KafkaError as error:
         if error.code is not ErrorCode.UNSUPPORTED_VERSION:
             raise
-        return  # before Kafka 3.0 nobody can be asked
-    for name, description in described_by_coordinators(admin, list(listed)).items():
+        return  # Kafka before 3.0 has no such API
+    for name, description in describe_existing(admin, list(listed)).items():
         if spec.topic_partition in description.partitions:
             raise CommandError(
                 f"the transaction on {spec.topic_partition} is {name}'s, which its coordinator knows as "
@@ -91,7 +91,7 @@ def _refuse_half(admin: Admin, spec: AbortTransactionSpec) -> None:
 def _fence(arguments: Arguments) -> int:
     name = arguments.transactional_id
     with admin_of(arguments) as admin:
-        # Whoever fences an id that there is not makes one.
+        # InitProducerId with an unknown id would create it.
         state = admin.describe_transactions([name])[name].state
         if state is not TransactionState.ONGOING:
             raise CommandError(

@@ -1,4 +1,4 @@
-"""`ottla transactions`, but for `abort`."""
+"""`ottla transactions list`, `describe`, `producers` and `find-hanging`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.model import TopicPartition
 if TYPE_CHECKING:
     from ottla.client.blocking.admin import Admin
 
-# Kafka's titles.
+# Titles as in Kafka's tool.
 LISTED = columns(
     transactional_id="TransactionalId",
     coordinator_id="Coordinator",
@@ -70,8 +70,8 @@ _PARTITIONS_AT_ONCE: Final = 500
 _MINUTE_MS: Final = 60_000
 
 
-def _told(error: PartialFailureError) -> Mapping[Any, Any]:
-    """What there is although something failed, which is told."""
+def _print_partial(error: PartialFailureError) -> Mapping[Any, Any]:
+    """Print the errors of a partial failure; returns the results."""
     for thing, each in error.errors.items():
         say(f"ottla: {thing}: {line_of(each)}")
     return error.results
@@ -81,7 +81,7 @@ def _told(error: PartialFailureError) -> Mapping[Any, Any]:
 
 
 def list_all(arguments: Arguments) -> int:
-    """The transactional ids by name."""
+    """List the transactional ids."""
     output = Output(arguments.form)
     duration = arguments.duration
     with admin_of(arguments) as admin:
@@ -96,7 +96,7 @@ def list_all(arguments: Arguments) -> int:
                     transactional_id_pattern=arguments.pattern,
                 )
             except PartialFailureError as error:
-                found, code = _told(error), FAILED
+                found, code = _print_partial(error), FAILED
             rows = [
                 {
                     "transactional_id": listing.transactional_id,
@@ -105,7 +105,7 @@ def list_all(arguments: Arguments) -> int:
                     "state": str(listing.state),
                 }
                 for _, listing in sorted(found.items())
-                # Brokers count on from the start of one that is finished.
+                # Brokers keep counting after the end of a transaction.
                 if duration is None or duration < 0 or listing.state in _OPEN
             ]
             if output.is_table and not rows:
@@ -120,7 +120,7 @@ def list_all(arguments: Arguments) -> int:
 
 
 def describe(arguments: Arguments) -> int:
-    """What the coordinators know of transactional ids."""
+    """Show what the coordinators know of transactional ids."""
     names = [*arguments.transactional_ids, *arguments.more_ids]
     if not names:
         raise UsageError("no transactional id", "name one; `ottla transactions list` shows them")
@@ -132,7 +132,7 @@ def describe(arguments: Arguments) -> int:
             try:
                 found: Mapping[str, Any] = admin.describe_transactions(names)
             except PartialFailureError as error:
-                found, code = _told(error), FAILED
+                found, code = _print_partial(error), FAILED
             now_ms = current_ms()
             rows = [_described(name, found[name], now_ms) for name in names if name in found]
             output.rows(DESCRIBED, rows)
@@ -163,7 +163,7 @@ def _described(name: str, found: TransactionDescription, now_ms: int) -> Row:
 
 
 def partition_of(arguments: Arguments) -> TopicPartition | None:
-    """The partition, however it was given."""
+    """The partition, from one argument or two."""
     topics = [arguments.topic, arguments.named_topic]
     partitions = [arguments.partition, arguments.named_partition]
     if None not in topics or None not in partitions:
@@ -179,7 +179,7 @@ def partition_of(arguments: Arguments) -> TopicPartition | None:
 
 
 def producers(arguments: Arguments) -> int:
-    """The producers that a partition remembers."""
+    """List the producers that a partition remembers."""
     partition = partition_of(arguments)
     if partition is None:
         raise UsageError("no partition", "write TOPIC PARTITION")
@@ -218,15 +218,15 @@ class LongOpenTransaction(NamedTuple):
 
 
 def find_hanging(arguments: Arguments) -> int:
-    """Transactions that no coordinator will end."""
+    """List open transactions that no coordinator will end."""
     if arguments.partition is not None and arguments.topic is None:
         raise UsageError("--partition needs --topic", "add --topic TOPIC")
     output = Output(arguments.form)
     limit_ms = arguments.max_transaction_timeout * _MINUTE_MS
     with admin_of(arguments) as admin:
         partitions = _partitions(admin, arguments)
-        candidates, code = _open_for_long(admin, partitions, arguments.broker_id, limit_ms)
-        hanging = _without_coordinator(admin, candidates)
+        candidates, code = _open_longer_than(admin, partitions, arguments.broker_id, limit_ms)
+        hanging = _unknown_to_coordinator(admin, candidates)
     if output.is_table and not hanging:
         say(f"no transaction hangs; partitions that were looked at: {len(partitions)}")
     output.rows(HANGING, [_hanging(each, current_ms()) for each in hanging])
@@ -237,7 +237,7 @@ def _partitions(admin: Admin, arguments: Arguments) -> list[TopicPartition]:
     if arguments.partition is not None:
         return [TopicPartition(arguments.topic, arguments.partition)]
     if arguments.topic is None:
-        # Offsets that were committed in a transaction wait for its marker as well.
+        # Internal topics too: offsets that a transaction commits also wait for its marker.
         described = existing(admin, sorted(admin.list_topics(list_internal=True)))
     else:
         described = admin.describe_topics([arguments.topic])
@@ -250,10 +250,10 @@ def _partitions(admin: Admin, arguments: Arguments) -> list[TopicPartition]:
     ]
 
 
-def _open_for_long(
+def _open_longer_than(
     admin: Admin, partitions: Iterable[TopicPartition], broker_id: int | None, limit_ms: int
 ) -> tuple[list[LongOpenTransaction], int]:
-    """Open transactions whose producer has not written for longer, and whether all could be asked."""
+    """Open transactions whose producer has not written for longer than the limit, and the exit code."""
     found: list[LongOpenTransaction] = []
     code = DONE
     rest = iter(partitions)
@@ -263,7 +263,7 @@ def _open_for_long(
                 some, broker_id=broker_id
             )
         except PartialFailureError as error:
-            answer, code = _told(error), FAILED
+            answer, code = _print_partial(error), FAILED
         now_ms = current_ms()
         found += [
             LongOpenTransaction(partition, producer)
@@ -275,16 +275,16 @@ def _open_for_long(
     return found, code
 
 
-def _without_coordinator(
+def _unknown_to_coordinator(
     admin: Admin, candidates: Sequence[LongOpenTransaction]
 ) -> list[LongOpenTransaction]:
-    """Those of which the coordinator does not know that the partition waits for a marker."""
+    """The transactions whose coordinator does not know the partition."""
     if not candidates:
         return []
     ids = sorted({each.producer.producer_id for each in candidates})
     listed = admin.list_transactions(producer_ids=ids)
     names = {listing.producer_id: name for name, listing in listed.items()}
-    descriptions = described_by_coordinators(admin, list(names.values()))
+    descriptions = describe_existing(admin, list(names.values()))
     hanging = []
     for each in candidates:
         description = descriptions.get(names.get(each.producer.producer_id, ""))
@@ -293,10 +293,8 @@ def _without_coordinator(
     return hanging
 
 
-def described_by_coordinators(
-    admin: Admin, names: list[str]
-) -> Mapping[str, TransactionDescription]:
-    """Without those that are no more."""
+def describe_existing(admin: Admin, names: list[str]) -> Mapping[str, TransactionDescription]:
+    """The descriptions of transactional ids, without those that no longer exist."""
     if not names:
         return {}
     errors: Mapping[Any, KafkaError]

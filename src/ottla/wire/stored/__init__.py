@@ -1,1 +1,1 @@
-"""One module for each format that the records of internal topics, and fields of messages, carry."""
+"""Formats with versions of their own that records of internal topics and fields of messages carry, one per module."""

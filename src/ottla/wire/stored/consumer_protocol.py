@@ -1,7 +1,7 @@
-"""The consumer protocol: what members of a group say to each other through JoinGroup and SyncGroup.
+"""The consumer protocol: subscriptions and assignments in JoinGroup and SyncGroup.
 
-Clients write it and the broker reads it, to know which topics a group is subscribed to. Versions
-only ever add fields at the end, so that a newer one is read in the newest form that is known.
+Clients write it, and the broker reads the topics that members subscribe to. Versions only add fields at the end, so a
+newer one is read as the newest that is known.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class ConsumerProtocolAssignment:
 
 @stored(versions="0", readable="0+", flexible="none")
 class SubscriptionPrefix:
-    """What a subscription of any version begins with."""
+    """The fields at the start of a subscription of any version."""
 
     topics: list[String]
     user_data: Bytes | None = wire(default=None)
 
 
 def subscribed_topics(subscription: Buffer) -> list[str]:
-    """The topics of a subscription of any version, as far as Kafka's coordinator looks at it."""
-    # A client that claims version 1 and leaves out what it added has a subscription all the same.
+    """The topics of a subscription of any version, which is all that Kafka's coordinator reads."""
+    # Some clients write version 1 without the field that it added.
     return decode_stored(SubscriptionPrefix, subscription).topics
