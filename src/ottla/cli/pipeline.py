@@ -72,9 +72,9 @@ def run(arguments: Arguments) -> int:
     try:
         try:
             begin(_run_of(arguments, watch))
-            run_program(arguments.program, arguments.of_program)
+            run_program(arguments.program, arguments.program_error)
         except DriverLostError as error:
-            _restart(watch, error)
+            _restart_process(watch, error)
         except (OttlaError, BrokenPipeError):
             raise
         except Exception as error:
@@ -85,7 +85,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+def _is_not_from_py4j(record: logging.LogRecord) -> bool:
     """Whether a log record is not Py4J's, which writes some to the root logger."""
     return Path(record.pathname).parent.name != "py4j"
 
@@ -109,7 +109,7 @@ def _quieten_contexts() -> None:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def of_program(error: Exception, advice: str) -> CommandError:
+def program_error(error: Exception, advice: str) -> CommandError:
     """An error of the user's program: its text, its line in the program, and advice."""
     if _NO_SESSION in str(error):
         advice = _NO_SESSION_YET
@@ -245,7 +245,7 @@ class _Watch:
         )
 
 
-def _restart(watch: _Watch, error: DriverLostError) -> None:
+def _restart_process(watch: _Watch, error: DriverLostError) -> None:
     """Replace this process: one whose Java died cannot start another. All progress is stored."""
     # Spark's handler would call the Java that is gone.
     signal.signal(signal.SIGINT, signal.default_int_handler)
