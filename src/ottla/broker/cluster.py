@@ -80,11 +80,11 @@ class Cluster:
 
     def check_broker_config(self, name: str, altered: Mapping[str, str]) -> Refused | None:
         """Whether a broker, or with an empty name all brokers, may have these options altered."""
-        members = [self.nodes[int(name)]] if name else self.nodes.values()
-        for member in members:
-            refused = member.options.check_altered(name, altered)
-            if refused is not None:
-                return refused
+        for node_id, member in self.nodes.items():
+            if name in ("", str(node_id)):
+                refused = member.options.check_altered(name, altered)
+                if refused is not None:
+                    return refused
         return None
 
     def next_producer_id(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.coordination.coordinator import PARKED, Parked
-from ottla.broker.coordination.groups import ask_group
+from ottla.broker.coordination.groups import find_group
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater
@@ -22,7 +22,7 @@ from ottla.wire.messages.join_group import (
 FIRST_VERSION_WITH_HANDSHAKE = 4
 FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_VERSION_WITH_SKIPPING = 9
-# The longest name of a client, with what makes it an id behind it, would not fit into a string.
+# The longest client id, with the rest of a member id behind it, would not fit into a string.
 ID_PREFIX_CHARS = 255
 
 
@@ -36,13 +36,16 @@ def handle(
             return _refusal(result, _protocol_name(None, context.version))
         return _response(result, _protocol_name(result.protocol, context.version))
 
+    coordinator = find_group(node.groups, request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        return respond(coordinator)
     join = _join(node, request, context)
 
     def decide(groups: GroupMachine, turn: Turn, ticket: Ticket) -> Parked:
         groups.join(turn, join, ticket)
         return PARKED
 
-    return ask_group(node.groups, request.group_id, decide, respond)
+    return coordinator.ask(decide, respond)
 
 
 def _join(node: Node, request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
