@@ -72,7 +72,7 @@ def run(arguments: Arguments) -> int:
     try:
         try:
             begin(_run_of(arguments, watch))
-            run_program(arguments.program, arguments.program_error)
+            run_program(arguments.program, arguments.of_program)
         except DriverLostError as error:
             _restart_process(watch, error)
         except (OttlaError, BrokenPipeError):

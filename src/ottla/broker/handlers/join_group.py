@@ -37,7 +37,7 @@ def handle(
         return _response(result, _protocol_name(result.protocol, context.version))
 
     coordinator = find_group(node.groups, request.group_id)
-    if isinstance(coordinator, ErrorCode):
+    if isinstance(coordinator, Refused):
         return respond(coordinator)
     join = _join(node, request, context)
 
