@@ -15,7 +15,11 @@ from ottla.client.model import (
     ProducerRecord,
     RecordMetadata,
 )
-from ottla.client.plugins.interceptors import ConsumerInterceptors, ProducerInterceptors, nowhere
+from ottla.client.plugins.interceptors import (
+    ConsumerInterceptors,
+    ProducerInterceptors,
+    unwritten_metadata,
+)
 from ottla.model import TopicPartition
 from ottla.records.record import TimestampType
 
@@ -110,9 +114,11 @@ def test_everybody_is_told_outcomes_and_the_end(caplog: pytest.LogCaptureFixture
     chain = ProducerInterceptors([first, Failing(), last])
     error = ValueError("lost")
     chain.on_acknowledgement(WRITTEN, None)
-    chain.on_acknowledgement(nowhere("t", 1), error)
+    chain.on_acknowledgement(unwritten_metadata("t", 1), error)
     chain.close()
-    assert first.told == last.told == [(WRITTEN, None), (nowhere("t", 1), error), "closed"]
+    assert (
+        first.told == last.told == [(WRITTEN, None), (unwritten_metadata("t", 1), error), "closed"]
+    )
     assert len(caplog.records) == 3
 
 

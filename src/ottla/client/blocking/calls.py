@@ -1,4 +1,4 @@
-"""Methods of an asyncio client as methods of its blocking face: same arguments, same types, same words."""
+"""Methods of an asyncio client as methods of the blocking one, with the same signature and docstring."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class Face(Protocol[C_co]):
-    """A client that has an asyncio client on the loop of its thread."""
+    """A blocking client: it has an asyncio client on the loop of its thread."""
 
     @property
     def _thread(self) -> LoopThread: ...
@@ -27,7 +27,7 @@ class Face(Protocol[C_co]):
 def waiting(
     method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Face[C], P], R]:
-    """A coroutine method, for whose result the caller waits."""
+    """A coroutine method; the caller blocks until it has ended."""
 
     @wraps(method)
     def call(self: Face[C], /, *args: P.args, **options: P.kwargs) -> R:
@@ -37,7 +37,7 @@ def waiting(
 
 
 def calling(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[Face[C], P], R]:
-    """A plain method, which runs on the loop as well, since all that it touches lives there."""
+    """A plain method; it runs on the loop, where the state that it uses belongs."""
 
     @wraps(method)
     def call(self: Face[C], /, *args: P.args, **options: P.kwargs) -> R:

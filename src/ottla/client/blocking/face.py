@@ -1,4 +1,4 @@
-"""What the blocking clients have in common: a thread, the asyncio client on its loop, and `with`."""
+"""The base class of the blocking clients: a thread, the asyncio client on its loop, and `with`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BlockingFace(ABC, Generic[C]):
     def __init__(
         self, name: str, create: Callable[[], C], abandon: Callable[[C], Awaitable[object]]
     ) -> None:
-        """`abandon` ends a client that nobody closed; neither of the two may refer to the face."""
+        """`abandon` ends a client that was not closed; neither of the two may refer to this object."""
         self._thread = LoopThread(name)
 
         async def make() -> C:
@@ -56,4 +56,4 @@ class BlockingFace(ABC, Generic[C]):
             )
 
         async def __aexit__(self, *raised: object) -> None:
-            """Nothing: it is only looked for."""
+            """Never called, since `__aenter__` raises; an `async with` statement requires it to exist."""

@@ -1,10 +1,10 @@
-"""The thread on which a blocking client does its network work, and how calls get there and back.
+"""The thread with the event loop of a blocking client, and how calls get there and back.
 
-A call starts a coroutine on the loop and waits in a queue for what comes back: user code to run on the calling thread
-(a trampoline: it may call the client again, and heartbeats go on meanwhile), and in the end the result.
+A call starts a coroutine on the loop and reads a queue: user code to run on the calling thread (a trampoline: it may
+call the client again, and heartbeats go on meanwhile), and in the end the result.
 
-Whoever forks must create clients afterwards: threads do not survive a fork, so every call on a client that the child
-inherited is refused. The child touches neither the sockets nor the loops of its parent's clients.
+A program that forks must create clients afterwards: threads do not survive a fork, so every call on a client that the
+child inherited is refused. The child touches neither the sockets nor the loops of its parent's clients.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Abandon = Callable[[], Awaitable[object]]
 
-# How long the end of the program waits for clients that nobody closed.
+# How long the end of the program waits for clients that were not closed.
 EXIT_SECONDS = 2.0
 # How long an interrupted call waits until the coroutine that it cancelled has cleaned up.
 CANCEL_SECONDS = 1.0
@@ -46,7 +46,7 @@ DIED = "{name} has lost its thread, which ended with {error!r}: close it and cre
 
 
 class _UserCall(NamedTuple):
-    """User code that the waiting thread is to run."""
+    """User code that the calling thread has to run."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -68,17 +68,17 @@ class _Call(Generic[T]):
         self._unclaimed = unclaimed
         self._caller = threading.get_ident()
         self._task: asyncio.Task[T] | None = None
-        # None: the task is done. A SimpleQueue may be used from signal handlers, and Ctrl-C ends a wait for it.
-        self._told: SimpleQueue[_UserCall | None] = SimpleQueue()
+        # None: the task has ended. A SimpleQueue may be used from signal handlers, and Ctrl-C ends a wait for it.
+        self._inbox: SimpleQueue[_UserCall | None] = SimpleQueue()
         self._is_over = False
-        # Whether the loop may know of it.
-        self.is_asked_for = False
+        # Whether the loop may have been asked to start it.
+        self.is_start_requested = False
 
     def _start(self) -> None:
-        """On the loop: starts the coroutine, whose user code comes back to us."""
+        """On the loop: start the coroutine; its user code is sent back to the calling thread."""
         if self._is_over:
             self._coroutine.close()
-            self._told.put(None)
+            self._inbox.put(None)
             return
         context = Context()
         context.run(user_code.runner.set, self._run_user_code)
@@ -92,37 +92,37 @@ class _Call(Generic[T]):
         if self._is_over:
             self._dispose(task)
         self._is_over = True
-        # Only daemon threads wait while the program ends: an error would be their last words, on stderr.
+        # While the program ends only daemon threads are left: they would print the error to stderr.
         if not (self._running.is_exiting and task.cancelled()):
-            self._told.put(None)
+            self._inbox.put(None)
 
     def _dispose(self, task: asyncio.Task[T]) -> None:
-        """Nobody is there to take the result."""
+        """The calling thread has gone: hand the result to `unclaimed`."""
         unclaimed, self._unclaimed = self._unclaimed, None
         if not task.cancelled() and task.exception() is None and unclaimed is not None:
             unclaimed(task.result())
 
     async def _run_user_code(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         if self._is_over:
-            # Interrupted, and cleaning up: nobody is there to run it.
+            # Interrupted, and cleaning up: the calling thread runs no more user code.
             raise asyncio.CancelledError
         answer: asyncio.Future[Any] = self._loop.create_future()
-        self._told.put(_UserCall(function, args, answer))
+        self._inbox.put(_UserCall(function, args, answer))
         return await answer
 
     def wait(self, timeout_seconds: float | None) -> T:
-        """On the calling thread: has the coroutine started, and runs user code until it is done."""
+        """On the calling thread: have the coroutine started, and run its user code until it has ended."""
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         try:
-            # It may run before this returns, and has to be cancelled if an interrupt comes just then.
-            self._have_it_started()
-            while (told := self._next(deadline)) is not None:
-                self._run_here(told)
+            # Inside the try: the coroutine has to be cancelled if an interrupt comes right after it was started.
+            self._request_start()
+            while (call := self._next(deadline)) is not None:
+                self._run_here(call)
             task = self._task
             assert task is not None
             failure = None if task.cancelled() else task.exception()
             if failure is None and not task.cancelled():
-                # The interpreter looks for signals after each call: an interrupt is seen in here, or by the caller.
+                # The interpreter handles signals after each call: an interrupt is raised in here, or in the caller.
                 return task.result()
         except BaseException as error:
             self._cancel()
@@ -140,8 +140,8 @@ class _Call(Generic[T]):
         finally:
             del failure
 
-    def _have_it_started(self) -> None:
-        self.is_asked_for = True
+    def _request_start(self) -> None:
+        self.is_start_requested = True
         try:
             self._loop.call_soon_threadsafe(self._start)
         except RuntimeError:
@@ -151,23 +151,23 @@ class _Call(Generic[T]):
     def _next(self, deadline: float | None) -> _UserCall | None:
         left = None if deadline is None else deadline - time.monotonic()
         for seconds in slices(left):
-            # Not `suppress`: an interrupt in there would be told as one during the handling of Empty.
+            # Not `suppress`: an interrupt inside it would have Empty as its context.
             try:
-                return self._told.get(timeout=seconds)
+                return self._inbox.get(timeout=seconds)
             except Empty:
                 pass
         raise Empty
 
-    def _run_here(self, told: _UserCall) -> None:
+    def _run_here(self, call: _UserCall) -> None:
         try:
-            result = told.function(*told.args)
+            result = call.function(*call.args)
         except Exception as error:
-            self._answer(told.answer, None, error)
+            self._answer(call.answer, None, error)
         else:
-            self._answer(told.answer, result, None)
+            self._answer(call.answer, result, None)
 
     def _answer(self, answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-        def tell() -> None:
+        def set_answer() -> None:
             if answer.done():  # cancelled meanwhile, because the client was closed
                 return
             if isinstance(error, StopIteration):
@@ -178,30 +178,30 @@ class _Call(Generic[T]):
             else:
                 answer.set_result(result)
 
-        self._loop.call_soon_threadsafe(tell)
+        self._loop.call_soon_threadsafe(set_answer)
 
     def _cancel(self) -> None:
-        """After Ctrl-C: ends the coroutine, and gives it a moment to clean up, so that the next call finds order."""
+        """After Ctrl-C: cancel the coroutine, and wait a moment until it has cleaned up for the next call."""
         self._is_over = True
 
         def cancel() -> None:
-            if self._task is None:  # interrupted before the loop was told, or `_start` came later
+            if self._task is None:  # `_start` has not run yet, or never will
                 self._coroutine.close()
-                self._told.put(None)
-            elif not self._task.cancel():  # it has ended, before it knew that nobody waits
+                self._inbox.put(None)
+            elif not self._task.cancel():  # it has ended before
                 self._dispose(self._task)
-                self._told.put(None)
+                self._inbox.put(None)
 
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(cancel)
             deadline = time.monotonic() + CANCEL_SECONDS
             with suppress(Empty):
-                while self._told.get(timeout=max(0.0, deadline - time.monotonic())) is not None:
-                    pass  # user code that had not begun: it is dropped
+                while self._inbox.get(timeout=max(0.0, deadline - time.monotonic())) is not None:
+                    pass  # user code that had not begun is dropped
 
 
 class _Running:
-    """A loop and its thread; it knows nothing of the client's face, so that a forgotten one can be collected."""
+    """A loop and its thread; without a reference to the client, so that one that was forgotten can be collected."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -209,7 +209,7 @@ class _Running:
         self.is_exiting = False
         self.refusal: str | None = None  # why calls are refused
         self.abandon: Abandon | None = None
-        self.calls: set[asyncio.Task[Any]] = set()  # on the loop, what threads wait for
+        self.calls: set[asyncio.Task[Any]] = set()  # tasks that threads wait for
         self.death: str | None = None  # why the thread has ended by itself
         self.on_death: Callable[[str], object] | None = None
         self._is_stopping = False
@@ -220,16 +220,16 @@ class _Running:
         try:
             self.loop.run_forever()
             if not self._is_stopping:
-                self._die(RuntimeError("somebody stopped the loop"))
+                self._die(RuntimeError("the loop was stopped from outside"))
         except BaseException as error:
-            # SystemExit and the like in a callback of the user's; nobody else would tell.
+            # SystemExit or KeyboardInterrupt in a callback of the user: nothing else would report it.
             self._die(error)
         finally:
             _open.pop(id(self), None)
             self.loop.close()
 
     def _die(self, error: BaseException) -> None:
-        """The loop has ended without `stop`: the client ends as a forgotten one does, and calls are told why."""
+        """The loop has ended without `stop`: close the client as one that was forgotten; calls get the reason."""
         self.refusal = self.death = DIED.format(name=self.name, error=error)
         logger.error("%s", self.refusal)
         if self.on_death is not None:
@@ -244,16 +244,16 @@ class _Running:
                 logger.warning("%s did not end cleanly: %r", self.name, again)
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        """Runs it on the loop; nothing happens once the loop has ended."""
+        """Run a function on the loop; does nothing once the loop has ended."""
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(function, *args)
 
     def stop(self) -> None:
-        """On any thread, without waiting: ends the loop's tasks, the loop and the thread."""
+        """On any thread, without waiting: end the loop's tasks, the loop and the thread."""
         self.call_soon(self._begin_stop, None)
 
     def stop_forgotten(self) -> None:
-        """Does the same after what the client can still do for those who forgot to close it."""
+        """As `stop`, but `abandon` first: for a client that was not closed."""
         self.call_soon(self._begin_stop, self.abandon)
 
     def _begin_stop(self, abandon: Abandon | None) -> None:
@@ -262,7 +262,7 @@ class _Running:
             self._stopping = self.loop.create_task(self._stop(abandon))
 
     async def _stop_dead(self, abandon: Abandon | None) -> None:
-        # Those who wait get their word first; a consumer that is in use could not be closed.
+        # Calls end first, with an error: a consumer that is in use could not be closed.
         calls = list(self.calls)
         for task in calls:
             task.cancel()
@@ -274,7 +274,7 @@ class _Running:
             if abandon is not None:
                 async with asyncio.timeout(EXIT_SECONDS):
                     if self.is_exiting:
-                        # Only daemon threads wait now, and they will see no result: their calls must not be in the way.
+                        # Only daemon threads wait now, which get no result: their calls must not delay the end.
                         await _cancelled(self.calls)
                     await abandon()
         except Exception as error:
@@ -285,7 +285,7 @@ class _Running:
 
 
 async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Ends tasks, and waits until they have."""
+    """Cancel tasks, and wait until they have ended."""
     ending = list(tasks)
     for task in ending:
         task.cancel()
@@ -306,7 +306,7 @@ class LoopThread:
 
     @property
     def ident(self) -> int | None:
-        """Which thread it is."""
+        """The identifier of the thread."""
         return self._running.thread.ident
 
     @property
@@ -315,22 +315,22 @@ class LoopThread:
         return self._running.refusal
 
     def check(self) -> None:
-        """Raises where calls are refused."""
+        """Raise if calls are refused."""
         if self._running.refusal is not None:
             if self._running.is_exiting:
                 _let_program_end()
             raise IllegalStateError(self._running.refusal)
 
     def on_abandon(self, abandon: Abandon) -> None:
-        """What is done (on the loop, within 2 s) at the end of the program, or when a client that is open is collected.
+        """Called on the loop, with 2 s to run, when the program ends or the client is collected without `close`.
 
-        It must not refer to the client's face, or that is never collected.
+        It must not refer to the blocking client, or that would never be collected.
         """
         self._running.abandon = abandon
 
-    def on_death(self, tell: Callable[[str], object]) -> None:
-        """What is done, on the thread, if it ends by itself; like `on_abandon`, it must not refer to the face."""
-        self._running.on_death = tell
+    def on_death(self, callback: Callable[[str], object]) -> None:
+        """Called on the thread if it ends by itself; like `on_abandon`, it must not refer to the blocking client."""
+        self._running.on_death = callback
 
     def run(
         self,
@@ -339,10 +339,10 @@ class LoopThread:
         *,
         unclaimed: Callable[[T], object] | None = None,
     ) -> T:
-        """Runs it on the loop and waits; its user code (`call_user`) runs here, on the calling thread.
+        """Run a coroutine on the loop and wait; its user code (`call_user`) runs on the calling thread.
 
-        An exception on this side (Ctrl-C, the timeout) cancels the coroutine and leaves the client usable. If it comes
-        when the coroutine has ended already, `unclaimed` is given its result, on the loop.
+        An exception on the calling thread (Ctrl-C, the timeout) cancels the coroutine and leaves the client usable. If
+        the coroutine has ended already, `unclaimed` is called with its result, on the loop.
         """
         running = self._running
         if running.refusal is not None or threading.get_ident() == running.thread.ident:
@@ -353,7 +353,7 @@ class LoopThread:
         try:
             return call.wait(timeout_seconds)
         finally:
-            if not call.is_asked_for:  # interrupted so early that nobody else knows of it
+            if not call.is_start_requested:  # interrupted before the loop knew of it
                 coroutine.close()
 
     def _own_thread(self) -> str:
@@ -363,9 +363,9 @@ class LoopThread:
         )
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        """Runs a function on the loop, without waiting; from any thread and from signal handlers.
+        """Run a function on the loop, without waiting; from any thread and from signal handlers.
 
-        Nothing happens once the client is closed.
+        Does nothing once the client is closed.
         """
         if self._running.refusal is None:
             self._running.call_soon(function, *args)
@@ -375,12 +375,12 @@ class LoopThread:
         closing: Callable[[], Coroutine[Any, Any, object]] | None = None,
         timeout_seconds: float | None = None,
     ) -> None:
-        """Runs `closing` as `run` does, then ends the thread; later calls are refused, another close does nothing."""
+        """Run `closing` as `run` does, then end the thread; later calls are refused, another close does nothing."""
         running = self._running
         if running.refusal is not None:
             return
         if threading.get_ident() == running.thread.ident:
-            # As in Java, a callback may close its client, and does not wait for what waits for it.
+            # As in Java, a callback may close its client; it cannot wait for the thread that runs it.
             running.refusal = CLOSED.format(name=running.name)
             running.stop_forgotten()
             return
@@ -390,7 +390,7 @@ class LoopThread:
                 self.run(closing(), timeout_seconds)
             stop = running.stop
         finally:
-            # What failed or was interrupted is at least ended as a forgotten client is.
+            # If closing failed or was interrupted, the client ends as one that was forgotten.
             running.refusal = CLOSED.format(name=running.name)
             stop()
             running.thread.join(EXIT_SECONDS)
@@ -404,9 +404,9 @@ class LoopThread:
         _warn(f"unclosed {running.name}", ResourceWarning, source=self)
 
 
-# Those whose threads run, by id: at the end of the program they are closed.
+# Clients whose threads run, by id: they are closed at the end of the program.
 _open: dict[int, _Running] = {}
-# A child process keeps its parent's as they are: to collect a loop would change what the parent's polls.
+# A child process keeps its parent's loops alive: collecting one would change the parent's epoll set.
 _inherited: list[_Running] = []
 _is_registered = False
 
@@ -420,15 +420,15 @@ def _register_exit() -> None:
 
 
 def _let_program_end() -> None:
-    """Holds daemon threads up while the program ends: an error would be their last words, on stderr."""
+    """Block daemon threads while the program ends: they would print an error to stderr."""
     thread = threading.current_thread()
-    # Not those that have to close other clients; and not for ever, for something may wait for this thread.
+    # Not the loop threads of other clients, which have to close; and not for ever: a thread may be joined.
     if thread.daemon and all(thread is not running.thread for running in list(_open.values())):
         time.sleep(EXIT_SECONDS)
 
 
 def _close_all() -> None:
-    """At the end of the program: whoever is open has a moment to leave, all together."""
+    """At the end of the program: close all open clients at the same time, within EXIT_SECONDS."""
     waiting = list(_open.values())
     for running in waiting:
         running.is_exiting = True

@@ -54,7 +54,7 @@ def deserializers_of(config: ConsumerConfig) -> tuple[Deserializer, Deserializer
 
 
 def partitioner_of(config: ProducerConfig) -> Partitioner:
-    """The partitioner; without partitioner.class, the default one, or sticky if keys do not count."""
+    """The partitioner; without partitioner.class, the default one, or the sticky one with partitioner.ignore.keys."""
     named = config.partitioner_class
     if named is None:
         named = "sticky" if config.partitioner_ignore_keys else "default"
@@ -126,6 +126,6 @@ def _interceptors(
 
 
 def _configure(found: object, config: ClientConfig) -> None:
-    """Call `configure` of what has it, with the client's options by Kafka's names."""
+    """Call `configure` of an object that has it, with the client's options by Kafka's names."""
     if callable(getattr(found, "configure", None)):
         found.configure(config.as_mapping())  # type: ignore[attr-defined]

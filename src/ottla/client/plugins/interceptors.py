@@ -1,4 +1,4 @@
-"""Code of the application that sees records on their way, and what an interceptor has to be."""
+"""Interceptors of producers and consumers: their protocols, and chains of them."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class ConsumerInterceptor(Protocol):
         """The consumer is being closed."""
 
 
-def nowhere(topic: str, partition: int) -> RecordMetadata:
-    """What is known of a record that was not written."""
+def unwritten_metadata(topic: str, partition: int) -> RecordMetadata:
+    """The metadata of a record that was not written."""
     return RecordMetadata(topic, partition, NO_OFFSET, NO_TIMESTAMP, -1, -1)
 
 
 class _Chain:
-    """Interceptors in order; what one of them raises is logged and harms nobody else."""
+    """Interceptors in order; an exception of one is logged, and the others are called all the same."""
 
     def __init__(self, interceptors: Sequence[object] = ()) -> None:
         self._interceptors = tuple(interceptors)
@@ -73,14 +73,14 @@ class _Chain:
 
     def close(self) -> None:
         """Close all of them."""
-        self._tell(self._having("close"))
+        self._call_all(self._having("close"))
 
     def _having(self, method: str) -> list[Callable[..., Any]]:
         found = [getattr(interceptor, method, None) for interceptor in self._interceptors]
         return [each for each in found if callable(each)]
 
     @staticmethod
-    def _tell(methods: list[Callable[..., Any]], *arguments: object) -> None:
+    def _call_all(methods: list[Callable[..., Any]], *arguments: object) -> None:
         for method in methods:
             try:
                 method(*arguments)
@@ -89,7 +89,7 @@ class _Chain:
 
     @staticmethod
     def _pass_through(methods: list[Callable[[T], Any]], value: T) -> T:
-        """What each makes of the result of the one before; one that fails is passed over."""
+        """Call each with the result of the one before; one that fails is skipped."""
         for method in methods:
             try:
                 result = method(value)
@@ -112,12 +112,12 @@ class ProducerInterceptors(_Chain):
 
     @property
     def sees_sends(self) -> bool:
-        """Whether `on_send` can change anything."""
+        """Whether an interceptor has `on_send`."""
         return bool(self._senders)
 
     @property
     def sees_acknowledgements(self) -> bool:
-        """Whether anybody wants to know the outcome of records."""
+        """Whether an interceptor has `on_acknowledgement`."""
         return bool(self._acknowledged)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -125,19 +125,23 @@ class ProducerInterceptors(_Chain):
         return self._pass_through(self._senders, record)
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        """Tell the outcome of a record that was sent."""
-        self._tell(self._acknowledged, metadata, error)
+        """Call `on_acknowledgement` with the outcome of a record that was sent."""
+        self._call_all(self._acknowledged, metadata, error)
 
     def on_send_error(
         self, record: ProducerRecord, partition: int | None, error: Exception
     ) -> None:
-        """Tell that a record was not sent; the partition is -1 if none was chosen."""
+        """Call `on_acknowledgement` for a record that was not sent; the partition is -1 if none was chosen."""
         known = record.partition if partition is None else partition
-        self._tell(self._acknowledged, nowhere(record.topic, -1 if known is None else known), error)
+        self._call_all(
+            self._acknowledged,
+            unwritten_metadata(record.topic, -1 if known is None else known),
+            error,
+        )
 
 
 class Acknowledgement:
-    """Tells interceptors how a record ended, first, as in Kafka, and then the program if it gave a callback."""
+    """The callback of a record: calls the interceptors first, as in Kafka, then the callback of the program."""
 
     __slots__ = ("_interceptors", "_key", "on_delivery")
 
@@ -152,7 +156,7 @@ class Acknowledgement:
         self.on_delivery = on_delivery
 
     def __call__(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        self._interceptors.on_acknowledgement(metadata or nowhere(*self._key), error)
+        self._interceptors.on_acknowledgement(metadata or unwritten_metadata(*self._key), error)
         if self.on_delivery is not None:
             self.on_delivery(metadata, error)
 
@@ -170,5 +174,5 @@ class ConsumerInterceptors(_Chain):
         return self._pass_through(self._consumers, records)
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Tell that offsets were committed."""
-        self._tell(self._committed, offsets)
+        """Call `on_commit` with the committed offsets."""
+        self._call_all(self._committed, offsets)

@@ -1,4 +1,4 @@
-"""Lists in Java's layout, whose items have serializers of their own; and all serializers by name."""
+"""Lists in Java's layout, whose items have a serializer of their own; and all serializers by name."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ _JAVA_PACKAGE = "org.apache.kafka.common.serialization"
 
 
 def serializer_of(option: str, named: object) -> Serializer:
-    """The serializer that an option names; a function is made one."""
+    """The serializer that an option names; a function is wrapped."""
     found = _meant(option, named, SERIALIZERS, "serialize")
     return found if hasattr(found, "serialize") else FunctionSerializer(found)
 
 
 def deserializer_of(option: str, named: object) -> Deserializer:
-    """The deserializer that an option names; a function is made one."""
+    """The deserializer that an option names; a function is wrapped."""
     found = _meant(option, named, DESERIALIZERS, "deserialize")
     return found if hasattr(found, "deserialize") else FunctionDeserializer(found)
 
@@ -74,7 +74,7 @@ def _meant(option: str, named: object, built_in: BuiltIn, method: str) -> Any:
 
 
 class ListSerializer:
-    """Lists of what another serializer takes: given here, or by default.list.key.serde.inner or its like."""
+    """Lists; the serializer of the items is given here or by default.list.key.serde.inner (or value)."""
 
     def __init__(self, inner: object = None) -> None:
         self._inner = None if inner is None else serializer_of("the list's inner serializer", inner)
@@ -113,7 +113,7 @@ class ListSerializer:
 
 
 class ListDeserializer:
-    """Lists of what another deserializer reads; `kind` makes the list of its items."""
+    """Lists; the deserializer of the items is given as in `ListSerializer`, `kind` makes another type of the list."""
 
     def __init__(
         self, inner: object = None, kind: Callable[[list[Any]], Any] | None = None

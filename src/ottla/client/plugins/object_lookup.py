@@ -1,4 +1,4 @@
-"""Options that name code: from a name, a class or an object to the object that is meant."""
+"""From an option that is a name, a class or an object to the object."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def find(option: str, named: object, built_in: BuiltIn) -> Any:
 
 
 def require(option: str, found: object, method: str) -> None:
-    """Refuse an object that lacks the method by which it would be used."""
+    """Raise ConfigError if the object lacks a method."""
     if not callable(getattr(found, method, None)):
         raise ConfigError(
             f"{option}: {code_name(found)} has no method {method}: give an object or a class that has"

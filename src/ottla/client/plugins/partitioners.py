@@ -1,4 +1,4 @@
-"""Which partition a record goes to: the built-in answers, and what an own one has to be."""
+"""Partitioners: the protocol, and those that are built in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Partitioner(Protocol):
 
     It may also have `configure(config)`, called once with the producer's options, and
     `on_new_batch(topic, cluster, previous_partition)`, called when a record needs a new batch, after
-    which `partition` is asked again.
+    which `partition` is called again.
     """
 
     def partition(
@@ -35,7 +35,7 @@ class Partitioner(Protocol):
 
 
 class DefaultPartitioner:
-    """Equal keys go to one partition, as with Java's client; without a key, batches are filled."""
+    """By the hash of the key, as in Java's client; without a key, the sticky partition (KIP-794)."""
 
     def partition(
         self,
@@ -56,7 +56,7 @@ class DefaultPartitioner:
 
 
 class StickyPartitioner:
-    """Keys do not count (`partitioner.ignore.keys`): batches are filled."""
+    """The sticky partition, whatever the key (`partitioner.ignore.keys`)."""
 
     def partition(
         self,
@@ -92,7 +92,7 @@ class RoundRobinPartitioner:
         """The next partition of the topic."""
         counter = self._counters.get(topic)
         if counter is None:
-            # Another thread may have been first; then its counter is the one.
+            # If another thread was first, its counter is used.
             counter = self._counters.setdefault(topic, count())
         return _among(topic, cluster, next(counter))
 
@@ -133,7 +133,7 @@ BUILT_IN: Final[Mapping[str, type[Partitioner]]] = {
     "round-robin": RoundRobinPartitioner,
     "random": RandomPartitioner,
     "org.apache.kafka.clients.producer.RoundRobinPartitioner": RoundRobinPartitioner,
-    # Kafka 4 has no classes for these any more: it does by itself what they did.
+    # Kafka 4 has removed these classes: their behaviour is built in.
     "org.apache.kafka.clients.producer.internals.DefaultPartitioner": DefaultPartitioner,
     "org.apache.kafka.clients.producer.UniformStickyPartitioner": StickyPartitioner,
 }

@@ -1,9 +1,9 @@
-"""Keys and values as bytes: the layouts of Kafka's Java serializers, and what an own one has to be.
+"""Serializers of keys and values, with the layouts of Kafka's Java serializers, and the protocol for one's own.
 
 A serializer is an object with `serialize(topic, headers, value)`, a deserializer one with
 `deserialize(topic, headers, data)`. They may have `configure(config, is_key)`, called once with the
-client's options, and `close()`. A plain function of one argument does as well; it is not called for None,
-which is a record without a value.
+client's options, and `close()`. A plain function of one argument can be given instead; it is not called for
+None, which is a record without a value.
 
 A pair for a dataclass:
 
@@ -44,14 +44,14 @@ Data: TypeAlias = bytes | memoryview
 
 
 class Serializer(Protocol):
-    """What makes bytes of keys or values."""
+    """Turns keys or values into bytes."""
 
     def serialize(self, topic: str, headers: Headers, value: Any) -> bytes | None:
         """The bytes of a value; those of None are None."""
 
 
 class Deserializer(Protocol):
-    """What reads the bytes of keys or values."""
+    """Turns bytes into keys or values."""
 
     def deserialize(self, topic: str, headers: Headers, data: Any) -> Any:
         """The value of bytes; that of None is None."""
@@ -87,7 +87,7 @@ class _Encoding:
         self.encoding = _known_encoding("encoding", encoding or "utf-8")
 
     def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
-        """Take `key.serializer.encoding` or its like, as Kafka does."""
+        """Use key.serializer.encoding, value.serializer.encoding or serializer.encoding, as Kafka does."""
         own = f"{'key' if is_key else 'value'}.{self.option_suffix}"
         for name in (own, self.option_suffix):
             encoding = config.get(name)
@@ -126,7 +126,7 @@ _MARKS = {
 
 
 class StringSerializer(_Encoding):
-    """Text, in UTF-8 unless key.serializer.encoding, value.serializer.encoding or serializer.encoding say else."""
+    """Text, in UTF-8 unless key.serializer.encoding, value.serializer.encoding or serializer.encoding is given."""
 
     option_suffix = "serializer.encoding"
 
@@ -140,7 +140,7 @@ class StringSerializer(_Encoding):
 
 
 class StringDeserializer(_Encoding):
-    """Text; bytes that are none are an error, where Java's client puts replacement characters."""
+    """Text; invalid bytes are an error, where Java's client puts replacement characters."""
 
     option_suffix = "deserializer.encoding"
 
@@ -181,7 +181,7 @@ class UUIDDeserializer(_Encoding):
 
 
 class _Number:
-    """A number in a fixed number of bytes, the highest first."""
+    """A number in a fixed number of bytes, big-endian."""
 
     layout: ClassVar[struct.Struct]
     takes: ClassVar[tuple[type, ...]]
@@ -238,7 +238,7 @@ class DoubleSerializer(_Number):
     layout, takes = struct.Struct(">d"), (float, int)
 
 
-# A number's two directions are one class; the names say which is meant.
+# One class serves both directions.
 ShortDeserializer = ShortSerializer
 IntegerDeserializer = IntegerSerializer
 LongDeserializer = LongSerializer
@@ -290,7 +290,7 @@ class VoidDeserializer:
 
 
 class JSONSerializer:
-    """What JSON can hold, as UTF-8 without blanks."""
+    """JSON values, as UTF-8 without whitespace."""
 
     def serialize(self, topic: str, headers: Headers, value: Any) -> bytes | None:
         """The value's JSON; None stays None, so that the record is a tombstone."""

@@ -1,1 +1,1 @@
-"""How a client says who it is and whom it trusts, without IO."""
+"""SASL mechanisms and TLS settings of clients, without IO."""

@@ -1,4 +1,4 @@
-"""What went wrong when two sides did not expect each other's protocol, in words that help."""
+"""Errors for a peer that speaks TLS, HTTP or plain text where another protocol was expected."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TLS_ALERT = b"\x15\x03"
 _TLS_HANDSHAKE = b"\x16\x03"
 _HTTP = b"HTTP"
 
-# OpenSSL's reasons that have a cause which its words do not tell.
+# Causes that OpenSSL's own reasons do not name.
 _TLS_REASONS = {
     "WRONG_VERSION_NUMBER": "the broker does not speak TLS on this port: set security.protocol "
     "to PLAINTEXT or SASL_PLAINTEXT, or use its SSL port",
@@ -27,7 +27,7 @@ _TLS_REASONS = {
 
 
 def not_kafka(start: bytes) -> str | None:
-    """What a peer seems to speak whose first four bytes cannot begin an answer of Kafka's."""
+    """Why the first four bytes cannot begin an answer of a Kafka broker; None if they can."""
     if start.startswith((_TLS_ALERT, _TLS_HANDSHAKE)):
         return "the broker seems to expect SSL on this port: see security.protocol"
     if start == _HTTP:
@@ -38,7 +38,7 @@ def not_kafka(start: bytes) -> str | None:
 
 
 def tls_failure(error: ssl.SSLError, broker: str) -> TlsError:
-    """The error for the caller: none of these goes away by trying again."""
+    """The error for the caller; it is not retriable."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = (
             f"the broker's certificate is not accepted: {error.verify_message} "

@@ -1,4 +1,4 @@
-"""What a client says in a SASL exchange: PLAIN (RFC 4616) and OAUTHBEARER (RFC 7628)."""
+"""The client's side of SASL exchanges: PLAIN (RFC 4616) and OAUTHBEARER (RFC 7628)."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Mechanism(Protocol):
     name: str
 
     def first(self) -> bytes:
-        """What the client says unasked."""
+        """The first message of the client."""
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """The answer to what the server said; None where nothing is left to be said."""
+        """The answer to a message of the server; None if the exchange is over."""
 
 
 def refused(message: str) -> KafkaError:
-    """Authentication failed; the client should not go on."""
+    """The error of an authentication that failed, and would fail again."""
     return exception_for(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
 
 
 class Plain:
-    """The name and the password as they are: for encrypted connections."""
+    """Name and password in plain text: for encrypted connections."""
 
     name = PLAIN
 
@@ -57,7 +57,7 @@ class Plain:
 
 
 class Token(NamedTuple):
-    """What a callback for OAUTHBEARER gives: the token, and extensions that the broker wants (KIP-342)."""
+    """The result of a callback for OAUTHBEARER: the token, and SASL extensions (KIP-342)."""
 
     value: str
     extensions: Mapping[str, str] = MappingProxyType({})
@@ -67,7 +67,7 @@ class Token(NamedTuple):
 
 
 class OAuthBearer:
-    """A token that somebody gave to the client."""
+    """A bearer token."""
 
     name = OAUTHBEARER
 

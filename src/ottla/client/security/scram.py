@@ -1,4 +1,4 @@
-"""SCRAM (RFC 5802, RFC 7677): both sides prove that they know the password, and nobody says it."""
+"""SCRAM (RFC 5802, RFC 7677): both sides prove that they know the password, without sending it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.client.security.mechanisms import refused
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
-# Fewer make the password cheap to guess for a false broker (Kafka's minimum); more only keep us busy.
+# With fewer iterations (Kafka's minimum) a false broker could guess the password; more only cost time.
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1_000_000
 

@@ -1,4 +1,4 @@
-"""From the options about TLS to what Python's ssl needs."""
+"""The TLS options as an `ssl.SSLContext`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _PEM_COLUMNS = 64
 
 
 def tls_context(config: SecurityConfig) -> ssl.SSLContext:
-    """How connections are encrypted and whom they trust; ConfigError where that cannot be."""
+    """The context of all connections; ConfigError if the options do not fit together."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config.ssl_endpoint_identification_algorithm == "https"
-    # As in Java: who is in the trust store is trusted, a root or not.
+    # As in Java: a certificate in the trust store is trusted even if it is not a root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     versions = [_VERSIONS[name] for name in config.tls_versions]
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
@@ -86,7 +86,7 @@ def _identify(context: ssl.SSLContext, config: SecurityConfig) -> None:
 
 
 def _load_key(context: ssl.SSLContext, text: str, password: str | None) -> None:
-    # Python's ssl reads keys from files only; nobody else may enter this folder, and it is gone at once.
+    # Python's ssl reads keys from files only. The folder has mode 0700 and is removed at once.
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "key.pem")
         file.write_text(text, encoding="utf-8")

@@ -14,7 +14,7 @@ from ottla.client.send.record_sizes import read_headers, record_bound_bytes
 from ottla.client.send.record_timestamps import current_timestamp_ms
 from ottla.client.send.record_writer import RecordWriter, Steps
 from ottla.client.state.producer.accumulator import Accumulator
-from ottla.client.state.producer.partition_queue import Many, PartitionQueue
+from ottla.client.state.producer.partition_queue import BulkRecords, PartitionQueue
 from ottla.errors import KafkaError
 
 
@@ -61,7 +61,7 @@ class BulkWriter:
             keys, values = self._serializers.serialize_many(topic, pairs, keys, values)
             timestamp = current_timestamp_ms() if timestamp_ms is None else timestamp_ms
             sent = SentRecords(timestamp, values, keys)
-            many = Many(timestamp, values, keys, pairs, range(len(values)))
+            many = BulkRecords(timestamp, values, keys, pairs, range(len(values)))
             for queue, part in self._router.split_by_queue(known, many, partition):
                 yield from self._send_part(topic, known, queue, sent, part)
             return sent
@@ -100,7 +100,7 @@ class BulkWriter:
         known: TopicQueues,
         fixed: PartitionQueue | None,
         sent: SentRecords,
-        many: Many,
+        many: BulkRecords,
     ) -> Steps[None]:
         """Send records to one queue; without a fixed one, to the sticky queue, which changes from batch to batch."""
         accumulator = self._accumulator

@@ -26,7 +26,7 @@ _AS_METADATA: Final = partial(tuple.__new__, RecordMetadata)
 class RecordFuture(SentRecord):
     """The outcome of one send: `result()` blocks, `await` does not.
 
-    A batch's records complete together, so the future holds no lock of its own.
+    All records of a batch complete together: the future only points into its batch.
     """
 
     __slots__ = ()
@@ -36,7 +36,7 @@ class RecordFuture(SentRecord):
         return self._place()[0].is_done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record is, or the exception that tells why it is nowhere; waits so many seconds."""
+        """Where the record was written, or the exception that says why it was not; waits up to `timeout` seconds."""
         batch, index = self._wait(timeout)
         error = batch.error_of(index)
         if error is not None:
@@ -45,7 +45,7 @@ class RecordFuture(SentRecord):
         return self._metadata(batch, index)
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Why the record was not written; None if it was."""
+        """Why the record was not written; None if it was. Waits up to `timeout` seconds."""
         batch, index = self._wait(timeout)
         error = batch.error_of(index)
         if error is not None:
@@ -53,7 +53,7 @@ class RecordFuture(SentRecord):
         return error
 
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
-        """Call it with this future when the outcome is known, on the thread that learns it; at once if it is."""
+        """Call it with this future when the outcome is known, on the producer's thread; at once if it is known."""
         batch = self._place()[0]
         if not batch.when_done(lambda: self.add_done_callback(callback)):
             if self.done():
@@ -82,7 +82,7 @@ class RecordFuture(SentRecord):
         return f"<RecordFuture {batch.key} {outcome}>"
 
     def _place(self) -> tuple[ProducerBatch, int]:
-        """The batch that the record is in now: batches that are too large are split."""
+        """The batch of the record, and its index in it; a batch that was too large has been split into others."""
         batch: ProducerBatch = self._batch
         index = self._index
         while batch.parts:
@@ -123,7 +123,7 @@ def _part_of(batch: ProducerBatch, index: int) -> tuple[ProducerBatch, int]:
 
 
 def _refuse_on(loop: object) -> None:
-    """Refuse to block the loop that has to bring the outcome; another one, of a notebook say, does not matter."""
+    """Raise if the caller would block the loop that completes the batch; another loop, of a notebook say, may block."""
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:
@@ -136,7 +136,7 @@ def _refuse_on(loop: object) -> None:
 
 
 class Accepted(dict[int, RecordFuture]):
-    """What `send_many` had accepted when it failed, and sends all the same: by the positions of the values."""
+    """The records that `send_many` had accepted when it failed, which are sent all the same, by position."""
 
     def __init__(self, futures: Iterable[tuple[int, RecordFuture]], count: int) -> None:
         super().__init__(futures)
@@ -146,18 +146,18 @@ class Accepted(dict[int, RecordFuture]):
         return f"{len(self)} of {self._count}"
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        # Futures belong to a producer of this process; an error may leave it.
+        # An error may be pickled for another process, futures cannot.
         return str, (str(self),)
 
 
 def accepted_before(error: KafkaError) -> Mapping[int, RecordFuture]:
-    """What `send_many` had accepted when it failed with this error."""
+    """The records that `send_many` had accepted when it raised this error, by position."""
     found = error.context.get("accepted")
     return found if isinstance(found, Accepted) else {}
 
 
 class SentRecords(Sequence[RecordFuture]):
-    """The futures of `send_many`, in the order of the values; made when they are looked at."""
+    """The futures of `send_many`, in the order of the values; made when they are first needed."""
 
     __slots__ = ("_futures", "_keys", "_length", "_segments", "_timestamp", "_values")
 
@@ -176,25 +176,25 @@ class SentRecords(Sequence[RecordFuture]):
 
     @classmethod
     def of(cls, futures: list[RecordFuture]) -> SentRecords:
-        """Of records that were sent one by one."""
+        """The futures of records that were sent one by one."""
         sent = cls(0, (), None)
         sent._futures = futures
         sent._length = len(futures)
         return sent
 
     def add(self, batch: ProducerBatch, first_index: int, positions: Sequence[int]) -> None:
-        """Note that the values at these positions are in a batch, from `first_index` on."""
+        """Values at these positions were put into a batch, from `first_index` on."""
         self._segments.append((batch, first_index, positions))
 
     def blame(self, error: KafkaError, count: int) -> None:
-        """Note in an error what had been accepted before it, of so many values."""
+        """Add to an error which of the `count` values were accepted before it."""
         positions: Iterable[int] = range(self._length)
         if self._futures is None:
             positions = sorted(each for _, _, positions in self._segments for each in positions)
         error.context["accepted"] = Accepted(zip(positions, self._all(), strict=True), count)
 
     def result(self, timeout: float | None = None) -> list[RecordMetadata]:
-        """Wait for all; the first exception is raised."""
+        """Wait for all, up to `timeout` seconds; the first exception is raised."""
         deadline = None if timeout is None else time.monotonic() + timeout
         for batch, index, _ in self._segments:
             RecordFuture(batch, index, NO_TIMESTAMP, -1, -1)._wait(_left(deadline))
@@ -202,15 +202,14 @@ class SentRecords(Sequence[RecordFuture]):
         return written or [future.result(_left(deadline)) for future in self._all()]
 
     def add_batch_callback(self, callback: OnBatch) -> None:
-        """Call it whenever the outcome of some of the records is known, with how many they are and their error.
+        """Call it once for each batch of these records, with the number of records and their error, when it ends.
 
-        It runs on the thread that learns the outcome, once for each batch that they are in, and at once for those
-        whose outcome is known.
+        It runs on the producer's thread, or at once for batches that have ended.
         """
         for future in self._futures or () if not self._segments else ():
             future.add_done_callback(lambda done: callback(1, done.exception()))
         for batch, first_index, positions in self._segments:
-            _follow(batch, first_index, len(positions), callback)
+            _call_when_done(batch, first_index, len(positions), callback)
 
     def done(self) -> bool:
         """Whether all outcomes are known."""
@@ -245,7 +244,7 @@ class SentRecords(Sequence[RecordFuture]):
         return f"<SentRecords {self._length}>"
 
     def _written(self) -> list[RecordMetadata] | None:
-        """Where all records are, without a future for each; None if it takes a look at each of them."""
+        """The metadata of all records, without a future for each; None if a batch failed or was split."""
         if self._futures is not None or any(
             batch.parts or batch.error is not None for batch, _, _ in self._segments
         ):
@@ -285,9 +284,9 @@ class SentRecords(Sequence[RecordFuture]):
         return self._futures
 
 
-def _follow(batch: ProducerBatch, first_index: int, count: int, callback: OnBatch) -> None:
-    """Tell the outcome of some records of a batch, or of the parts that it was split into."""
-    if batch.when_done(lambda: _follow(batch, first_index, count, callback)):
+def _call_when_done(batch: ProducerBatch, first_index: int, count: int, callback: OnBatch) -> None:
+    """Call back with the outcome of some records of a batch, or of the parts that it was split into."""
+    if batch.when_done(lambda: _call_when_done(batch, first_index, count, callback)):
         return
     end_index = first_index + count
     if batch.parts:
@@ -295,7 +294,7 @@ def _follow(batch: ProducerBatch, first_index: int, count: int, callback: OnBatc
         for part, start, end in zip(batch.parts, batch.part_starts, ends, strict=True):
             low, high = max(start, first_index), min(end, end_index)
             if low < high:
-                _follow(part, low - start, high - low, callback)
+                _call_when_done(part, low - start, high - low, callback)
     elif batch.record_errors is None:
         batch.note_seen()
         callback(count, batch.error)

@@ -1,4 +1,4 @@
-"""Record batches that somebody else has encoded: what they must be to be sent."""
+"""Record batches that the caller has encoded: the checks before they are sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.records.record import Buffer
 
 
 def check_ready_made(batch: Buffer, settings: AccumulatorSettings, *, check_crc: bool) -> None:
-    """Refuse what the broker would refuse."""
+    """Raise the error that the broker would answer with."""
     if problem := _problem_of(batch, check_crc=check_crc):
         raise AbortableError(
             ErrorCode.INVALID_RECORD, f"The batch cannot be sent: {problem}.", {"api": "Produce"}

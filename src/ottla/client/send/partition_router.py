@@ -8,7 +8,7 @@ from ottla.client.model import ProducerRecord
 from ottla.client.plugins.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
 from ottla.client.state.metadata import ClusterMetadata
 from ottla.client.state.producer.accumulator import Accumulator
-from ottla.client.state.producer.partition_queue import Many, PartitionQueue
+from ottla.client.state.producer.partition_queue import BulkRecords, PartitionQueue
 from ottla.client.state.producer.producer_batch import ProducerBatch
 from ottla.client.state.producer.sticky import Sticky
 from ottla.model import TopicPartition
@@ -120,8 +120,8 @@ class PartitionRouter:
             return queue
 
     def split_by_queue(
-        self, topic: TopicQueues, many: Many, partition: int | None
-    ) -> list[tuple[PartitionQueue | None, Many]]:
+        self, topic: TopicQueues, many: BulkRecords, partition: int | None
+    ) -> list[tuple[PartitionQueue | None, BulkRecords]]:
         """Records of `send_many` by their queue; None: they have no key, and go to the sticky queue."""
         if partition is not None:
             return [(topic.queues[partition], many)]

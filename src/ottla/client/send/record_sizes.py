@@ -1,4 +1,4 @@
-"""Headers as they are given, and how many bytes a record takes."""
+"""The headers of a record, and how many bytes it takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timestamps of records: of those that have none, and of those that seem to be in seconds."""
+"""Timestamps of records: the default, and a warning for those that seem to be in seconds."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SECONDS_END: Final = 100_000_000_000
 
 
 def current_timestamp_ms() -> int:
-    """The time of a record that is given none."""
+    """The timestamp of a record without one."""
     return time.time_ns() // 1_000_000
 
 
 class SecondsWatch:
     """Warns once where a timestamp in milliseconds is probably one in seconds.
 
-    Brokers take such a record for one of 1970, which retention deletes with the next segment.
+    For brokers such a record is from 1970, and retention deletes it with the next segment.
     """
 
     def __init__(self) -> None:

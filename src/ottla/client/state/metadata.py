@@ -1,4 +1,4 @@
-"""What the client knows of the cluster, and when it has to ask again."""
+"""The cluster's metadata as the client knows it, and when the next request for it is due."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_CONTROLLER = -1
 
 
 class PartitionState(NamedTuple):
-    """Who leads a partition and who has copies of it, by node id."""
+    """The leader and the replicas of a partition, by node id."""
 
     partition: int
     leader: int
@@ -48,14 +48,14 @@ class Topic(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterMetadata:
-    """A snapshot that never changes."""
+    """An immutable snapshot of the metadata."""
 
     cluster_id: str | None = None
     controller_id: int = NO_CONTROLLER
     nodes: Mapping[int, Node] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
     errors: Mapping[str, ErrorCode] = field(default_factory=lambda: MappingProxyType({}))
-    """Why a topic that was asked for is not among `topics`."""
+    """Why a topic that was requested is not among `topics`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_names", {t.topic_id: t.name for t in self.topics.values()})
@@ -65,7 +65,7 @@ class ClusterMetadata:
     _available: dict[str, tuple[int, ...]] = field(init=False, repr=False, compare=False)
 
     def partition(self, topic: str, partition: int) -> PartitionState | None:
-        """What is known of a partition."""
+        """The state of a partition; None if it is not known."""
         found = self.topics.get(topic)
         if found is None or not 0 <= partition < len(found.partitions):
             return None
@@ -91,7 +91,7 @@ class ClusterMetadata:
         return topic_error(self.errors[topic], topic)
 
     def topic_id(self, topic: str) -> UUID:
-        """The id of a topic; zeros where the broker told none."""
+        """The id of a topic; zeros if the broker has no topic ids."""
         found = self.topics.get(topic)
         return NO_TOPIC_ID if found is None else found.topic_id
 
@@ -100,7 +100,7 @@ class ClusterMetadata:
         return self._names.get(topic_id)
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic, for users."""
+        """The partitions of a topic, with nodes in place of their ids."""
         known = self.topics.get(topic)
         return [] if known is None else [self._info(topic, p) for p in known.partitions]
 
@@ -142,8 +142,8 @@ class MetadataState:
         self._attempts = 0
         self._has_failed = False
         self.failing_since_ms: float | None = None
-        """When the first request failed of those that have failed since the last answer."""
-        self._told: dict[str, ErrorCode] = {}
+        """When the first request failed since the last answer; None if none has."""
+        self._warned: dict[str, ErrorCode] = {}
         self._refreshed_ms: float | None = None
         self._not_before_ms = 0.0
 
@@ -158,7 +158,7 @@ class MetadataState:
         return tuple(self._wanted)
 
     def want(self, topic: str, now_ms: float) -> None:
-        """Follow a topic from now on; a new one has to be asked for at once."""
+        """Follow a topic from now on; a new one is requested at once."""
         if topic not in self._wanted:
             self._ask_soon()
         self._wanted[topic] = now_ms
@@ -172,13 +172,13 @@ class MetadataState:
             self._ask_soon()
 
     def want_all(self) -> None:
-        """Follow all topics, those that come later too."""
+        """Follow all topics, including those that are created later."""
         if not self._wants_all:
             self._wants_all = True
             self._ask_soon()
 
     def request_update(self) -> None:
-        """Ask again as soon as the backoff allows."""
+        """Request metadata as soon as the backoff allows."""
         self._update_requested = True
 
     def due_in_ms(self, now_ms: float) -> float:
@@ -190,7 +190,7 @@ class MetadataState:
         return max(wait, self._not_before_ms - now_ms, 0.0)
 
     def next_request(self, now_ms: float) -> MetadataRequest:
-        """The request for everything that is wanted."""
+        """The request for all topics that are followed."""
         self._drop_idle(now_ms)
         self._update_requested = False
         if self._wants_all:
@@ -215,16 +215,16 @@ class MetadataState:
         now_ms: float,
         random_unit: float,
     ) -> list[tuple[str, str]]:
-        """Take an answer in; topics with errors that may pass are asked for again.
+        """Apply an answer; topics with retriable errors are requested again.
 
-        Gives the topics whose error lasts for a second answer, once: one that is being created has it for a moment.
-        With each comes a sentence.
+        Returns topics to warn of, with a sentence each: those whose error is in two answers in a row (a topic that is
+        being created has one for a moment), once.
         """
         self.failing_since_ms = None
         nodes = {
             b.node_id: Node(b.node_id, b.host, b.port, b.rack or None) for b in response.brokers
         }
-        # What another cluster had says nothing of this one (KIP-899): not even its leader epochs.
+        # Nothing is kept from another cluster (KIP-899), not even leader epochs.
         before = (
             self.cluster if response.cluster_id == self.cluster.cluster_id else ClusterMetadata()
         )
@@ -247,7 +247,7 @@ class MetadataState:
                 topics[name] = _read_topic(name, found, before)
                 again |= any(p.leader == NO_LEADER for p in topics[name].partitions)
             else:
-                # What was known goes, so that a topic which vanished does not look alive.
+                # The former state is removed: the topic may have been deleted.
                 topics.pop(name, None)
                 errors[name] = error
                 again |= error.retriable and name in self._wanted
@@ -261,37 +261,37 @@ class MetadataState:
         self.version += 1
         self._refreshed_ms = now_ms
         self._has_failed = False
-        news = self._news_of(errors, before)
+        warnings = self._new_warnings(errors, before)
         if again:
             self._update_requested = True
             self._pause(now_ms, random_unit)
         else:
             self._attempts = 0
-            # Requests that come in bursts share one answer.
+            # Updates that are requested in a burst share one answer.
             self._not_before_ms = now_ms + self._backoff.initial_ms * (0.8 + 0.4 * random_unit)
         asked = self._wanted if request.topics is None else {t.name for t in request.topics}
         if any(name not in asked for name in self._wanted):
-            # Wanted since the request was sent.
+            # Topics were added after the request was sent.
             self._update_requested = True
             self._not_before_ms = now_ms
-        return news
+        return warnings
 
-    def _news_of(
+    def _new_warnings(
         self, errors: Mapping[str, ErrorCode], before: ClusterMetadata
     ) -> list[tuple[str, str]]:
-        """Errors of topics that the last answer had as well, as far as they have not been told."""
+        """Errors of topics that the last answer had as well, unless they were returned before."""
         lasting = {name: code for name, code in errors.items() if before.errors.get(name) is code}
-        told, self._told = self._told, lasting
+        warned, self._warned = self._warned, lasting
         return [
             (name, topic_error_text(code, name))
             for name, code in lasting.items()
-            if told.get(name) is not code
+            if warned.get(name) is not code
         ]
 
     def update_leader(
         self, topic: str, partition: int, leader: int, leader_epoch: int, nodes: Mapping[int, Node]
     ) -> bool:
-        """A broker said who leads a partition now (KIP-951); False if that is nothing new."""
+        """Apply the leader that a broker's answer names (KIP-951); False if that is not new."""
         known = self.cluster.partition(topic, partition)
         if known is None or leader < 0 or leader_epoch <= known.leader_epoch:
             return False
@@ -313,7 +313,7 @@ class MetadataState:
         return True
 
     def _ask_soon(self) -> None:
-        """Something new is wanted: the pauses after answers are not for that, the one after a failure is."""
+        """Request new topics at once; only the pause after a failure is kept."""
         self._update_requested = True
         if not self._has_failed:
             self._not_before_ms = 0.0
@@ -323,14 +323,14 @@ class MetadataState:
         self._attempts += 1
 
     def _drop_idle(self, now_ms: float) -> None:
-        """Forget topics that nobody has used for a while (metadata.max.idle.ms)."""
+        """Forget topics that were not used for metadata.max.idle.ms."""
         if self._max_idle_ms is not None:
             oldest_ms = now_ms - self._max_idle_ms
             self._wanted = {t: used for t, used in self._wanted.items() if used >= oldest_ms}
 
 
 def _is_complete(found: MetadataResponseTopic) -> bool:
-    """Whether every partition is told once: they are found by their place later."""
+    """Whether the answer has each partition once: they are found by their index later."""
     indexes = sorted(each.partition_index for each in found.partitions)
     return indexes == list(range(len(indexes)))
 
@@ -347,7 +347,7 @@ def _read_partition(
     found: MetadataResponsePartition, known: tuple[PartitionState, ...]
 ) -> PartitionState:
     index = found.partition_index
-    # A broker that is behind must not take us back to a former leader (KIP-320).
+    # The answer of a broker that is behind has an older leader epoch: keep the newer leader (KIP-320).
     if index < len(known) and NO_EPOCH < found.leader_epoch < known[index].leader_epoch:
         return known[index]
     return PartitionState(

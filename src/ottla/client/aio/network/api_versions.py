@@ -1,4 +1,4 @@
-"""Which API versions a broker speaks: the first question on every connection (KIP-35, KIP-511)."""
+"""Which API versions a broker speaks: the first request on every connection (KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _ERROR_CODE_AT = 4
 
 
 async def ask_versions(connection: Connection) -> ApiVersionsResponse:
-    """Learn what the broker speaks; one that does not know our version says which it knows."""
+    """Ask for the broker's API versions, in a version of ApiVersions that it knows."""
     version = info_of(ApiVersionsRequest).versions.last
     request = ApiVersionsRequest(
         client_software_name=SOFTWARE_NAME, client_software_version=VERSION
     )
     response = await _ask(connection, request, version)
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        # Brokers before Kafka 2.4 do not say which versions they know.
+        # Brokers before Kafka 2.4 do not say which versions of ApiVersions they know.
         spoken = _ranges(response).get(info_of(ApiVersionsRequest).api_key, VersionRange(0, 0))
         response = await _ask(connection, request, max(0, min(spoken.highest, version - 1)))
     return _learn(connection, response)
 
 
 async def ask_versions_before_sasl(connection: Connection) -> ApiVersionsResponse:
-    """As `ask_versions`, while the broker could take an unknown version for a step of Kerberos."""
+    """As `ask_versions`, but in version 0: before SASL a broker may take another one for a Kerberos token."""
     return _learn(connection, await _ask(connection, ApiVersionsRequest(), 0))
 
 
@@ -48,7 +48,7 @@ async def _ask(
 ) -> ApiVersionsResponse:
     def decode(frame: memoryview) -> ApiVersionsResponse:
         (error_code,) = _ERROR_CODE.unpack_from(frame, _ERROR_CODE_AT)
-        # A refusal has the layout of version 0 whatever was asked.
+        # This error has the layout of version 0, whatever the version of the request.
         spoken = 0 if error_code == ErrorCode.UNSUPPORTED_VERSION else version
         response: ApiVersionsResponse = decoder_of(ApiVersionsRequest, spoken)(frame)
         return response

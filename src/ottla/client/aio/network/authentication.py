@@ -1,4 +1,4 @@
-"""Telling a broker who we are (KIP-152), and again before the session ends (KIP-368)."""
+"""SASL authentication of connections (KIP-152), repeated before the session ends (KIP-368)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 log = logging.getLogger("ottla.client")
 
 _NONCE_BYTES = 24
-# The handshake whose tokens travel in SaslAuthenticate.
+# The version of SaslHandshake after which tokens are sent in SaslAuthenticate requests.
 _HANDSHAKE_VERSION = 1
-# Kafka's clients renew a session when 85 to 95 % of it are over: not all at the same moment.
+# As in Kafka, a session is renewed after 85 to 95 % of it, so that clients do not renew all at once.
 _RENEW_AFTER = 0.85
 _RENEW_SPREAD = 0.1
 _RETRY_SECONDS = 1.0
-# Kafka takes a renewal that comes sooner after the last one for a request out of order.
+# Kafka refuses a renewal that comes sooner after the last one.
 SHORTEST_INTERVAL_SECONDS = 1.05
 
 
@@ -43,7 +43,7 @@ class Authenticator:
         self._renewing: set[asyncio.Task[None]] = set()
 
     async def authenticate(self, connection: Connection) -> None:
-        """Say who we are; from then on the session is renewed in time."""
+        """Authenticate; the session is renewed in time from then on."""
         lifetime_ms = await _exchange(connection, await self._mechanism())
         if lifetime_ms > 0:
             task = asyncio.get_running_loop().create_task(self._renew(connection, lifetime_ms))
@@ -57,7 +57,7 @@ class Authenticator:
         await asyncio.gather(*self._renewing, return_exceptions=True)
 
     async def _renew(self, connection: Connection, lifetime_ms: int) -> None:
-        """Authenticate again and again until the connection ends."""
+        """Renew the session until the connection ends."""
         while lifetime_ms > 0:
             pause = seconds_to_renewal(lifetime_ms, random.random())
             await asyncio.wait({connection.gone}, timeout=pause)
@@ -72,14 +72,14 @@ class Authenticator:
 
     async def _authenticate_again(self, connection: Connection) -> int:
         mechanism = await self._mechanism_in_time(connection)
-        # Between the handshake and its end the broker takes nothing else.
+        # During the exchange the broker accepts no other requests.
         connection.hold()
         lifetime_ms = await _exchange(connection, mechanism)
         connection.release()
         return lifetime_ms
 
     async def _mechanism_in_time(self, connection: Connection) -> Mechanism:
-        """The mechanism; whoever gives tokens may be out of reach until the broker ends the session."""
+        """The mechanism; while the callback for tokens fails with a retriable error, it is called again."""
         while True:
             try:
                 return await self._mechanism()
@@ -109,21 +109,21 @@ def seconds_to_renewal(lifetime_ms: int, random_unit: float) -> float:
 
 
 async def _exchange(connection: Connection, mechanism: Mechanism) -> int:
-    """One exchange; how many milliseconds the session lasts, 0 for ever."""
+    """One exchange; the lifetime of the session in milliseconds, 0 if it has no end."""
     await _handshake(connection, mechanism.name)
     version = connection.version_of(SaslAuthenticateRequest)
-    said: bytes | None = mechanism.first()
+    token: bytes | None = mechanism.first()
     lifetime_ms = 0
-    while said is not None:
-        response = await connection.send_ahead(SaslAuthenticateRequest(auth_bytes=said), version)
+    while token is not None:
+        response = await connection.send_ahead(SaslAuthenticateRequest(auth_bytes=token), version)
         if response.error_code:
             raise _with_context(
                 exception_for(response.error_code, response.error_message), connection, mechanism
             )
         lifetime_ms = response.session_lifetime_ms
         try:
-            # SCRAM hashes for milliseconds, or longer if the broker says so.
-            said = await off_loop(partial(mechanism.respond, response.auth_bytes))
+            # On a thread: SCRAM hashes for milliseconds, or longer if the broker wants more iterations.
+            token = await off_loop(partial(mechanism.respond, response.auth_bytes))
         except FatalError as error:
             raise _with_context(error, connection, mechanism) from None
     return lifetime_ms
@@ -162,7 +162,7 @@ def _with_context(error: KafkaError, connection: Connection, mechanism: Mechanis
 
 
 async def _token(callback: Callable[[], Any]) -> Token:
-    """Ask the user's function for a token; one that is not a coroutine may block, so it gets a thread."""
+    """Call the user's function for a token; one that is no coroutine function may block, and runs on a thread."""
     try:
         if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
             getattr(callback, "__call__", None)  # noqa: B004
@@ -175,7 +175,7 @@ async def _token(callback: Callable[[], Any]) -> Token:
     except KafkaError:
         raise
     except OSError as error:
-        # Whoever gives tokens cannot be reached now, which may pass.
+        # The token server cannot be reached now: retriable.
         raise exception_for(
             ErrorCode.NETWORK_EXCEPTION, f"The callback for tokens failed: {error!r}."
         ) from error

@@ -1,4 +1,4 @@
-"""One connection to a broker: frames out, answers in, in order."""
+"""One connection to a broker: sends frames, and gives each request its answer, in order."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ottla.wire.types import Buffer, MalformedMessageError
 
 _CORRELATION_ID = struct.Struct(">i")
 _SMALL_BUFFER_BYTES = 64 * 1024
-# A peer can say what it likes: beyond this, memory is taken as the bytes arrive.
+# A frame may claim any size: beyond this one, memory is allocated as the bytes arrive.
 _TRUSTED_BYTES = 16 * 1024 * 1024
 _SHORTEST_ANSWER_BYTES = 4
 _CORRELATION_IDS = 2**31 - 1
-# What every connection asks first.
+# The first request of every connection.
 _FIRST_API = "ApiVersions"
-# How long what was written without waiting for an answer may take to leave when we close.
+# How long `close` leaves the operating system to take requests without answers (acks=0).
 _LAST_WRITES_SECONDS = 2.0
 
 # A group's coordinator has a connection of its own (as in Kafka's client): a heartbeat must not wait behind a
@@ -57,7 +57,7 @@ class _Waiting(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """A request that has to wait until the broker knows again who we are."""
+    """A request that is held back during authentication."""
 
     frame: list[Buffer]
     waiting: _Waiting | None
@@ -66,8 +66,8 @@ class _Held(NamedTuple):
 class Connection(asyncio.BufferedProtocol):
     """Sends requests in the order of the calls and gives each its answer.
 
-    An answer owns the bytes that it refers to. When the connection breaks, or a request is not answered
-    in time, all that wait are told, and nothing more can be sent.
+    An answer owns the bytes that it refers to. When the connection breaks, or a request is not answered in time, all
+    requests in flight fail, and nothing more can be sent.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self.node_id = node_id
         self.versions: Mapping[int, VersionRange] = {}
         self.closed: KafkaError | None = None
-        """Why the connection is no more."""
+        """Why the connection has ended; None while it is open."""
         self.last_used = 0.0
         self.throttled_until = 0.0
         """The loop's time before which the broker wants no requests (KIP-219)."""
@@ -108,17 +108,17 @@ class Connection(asyncio.BufferedProtocol):
         self._large_filled = 0
         self._large_size = 0
 
-    # What is sent
+    # Requests
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answers."""
+        """How many requests have no answer yet."""
         held = 0 if self._held is None else sum(each.waiting is not None for each in self._held)
         return len(self._waiting) + held
 
     @property
     def unsent_bytes(self) -> int:
-        """How much of what was sent the operating system has not taken yet."""
+        """How many bytes of requests the operating system has not taken yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def version_of(self, request_class: type[Any], at_most: int | None = None) -> int:
@@ -141,13 +141,13 @@ class Connection(asyncio.BufferedProtocol):
     def send(
         self, request: Any, version: int, timeout_ms: float | None = None
     ) -> asyncio.Future[Any]:
-        """Send now; the future gets the answer, or the error that kept it from coming."""
+        """Send now; the future gets the answer, or the error."""
         return self.send_decoding(request, version, decoder_of(type(request), version), timeout_ms)
 
     def send_decoding(
         self, request: Any, version: int, decode: Decode, timeout_ms: float | None = None
     ) -> asyncio.Future[Any]:
-        """As `send`, for answers that need a reading of their own."""
+        """As `send`, with a decoder for the answer."""
         api = _api_name(type(request))
         if self.closed is not None:
             return self._failed(api)
@@ -173,12 +173,12 @@ class Connection(asyncio.BufferedProtocol):
         self.last_used = self._loop.time()
 
     def hold(self) -> None:
-        """Keep requests back, but for those of `send_ahead`, until `release`."""
+        """Hold requests back until `release`, except those of `send_ahead`."""
         if self._held is None:
             self._held = []
 
     def release(self) -> None:
-        """Send what was kept back, in the order of the calls."""
+        """Send the requests that were held back, in the order of the calls."""
         held, self._held = self._held, None
         for frame, waiting in held or ():
             if waiting is not None:
@@ -186,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write(frame)
 
     def send_ahead(self, request: Any, version: int) -> asyncio.Future[Any]:
-        """Send a request of the authentication, which is before all others."""
+        """Send a request of the authentication, ahead of those that are held back."""
         api = _api_name(type(request))
         if self.closed is not None:
             return self._failed(api)
@@ -215,14 +215,14 @@ class Connection(asyncio.BufferedProtocol):
     def _failed(self, api: str) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self._loop.create_future()
         answer.set_exception(self._lost_error(api))
-        # The caller may have gone before it looks.
+        # Retrieved here, or the loop would log it if the caller was cancelled.
         answer.exception()
         return answer
 
     def _write(self, frame: list[Buffer]) -> None:
         assert self._transport is not None, "requests are sent after the connection was made"
         if self._transport.is_closing():
-            # Whoever waits for the answer is told when the connection is lost. asyncio's `writelines` does not look.
+            # The requests fail in `connection_lost`. asyncio's `writelines` would not look.
             return
         if len(frame) == 1:
             self._transport.write(frame[0])
@@ -231,12 +231,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def tcp_socket(self) -> socket.socket:
-        """The socket below, for its options."""
+        """The socket, to set its options."""
         assert self._transport is not None
         found: socket.socket = self._transport.get_extra_info("socket")
         return found
 
-    # What is received
+    # Answers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -263,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if start + size > end:
                 if SIZE_BYTES + size > _SMALL_BUFFER_BYTES:
-                    # Received in place from here on: an answer with records is not copied again.
+                    # The rest is received in place: an answer with records is not copied again.
                     self._large = bytearray(min(size, _TRUSTED_BYTES))
                     self._large_size = size
                     self._large_filled = end - start
@@ -285,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
             frame, self._large = self._large, None
             self._answered(memoryview(frame))
         elif self._large_filled == len(self._large):
-            # The loop still has a view of the full one, so it cannot grow in place.
+            # The loop still holds a view of the buffer, so it cannot grow in place.
             larger = bytearray(min(self._large_size, 2 * len(self._large)))
             larger[: self._large_filled] = self._large
             self._large = larger
@@ -309,16 +309,16 @@ class Connection(asyncio.BufferedProtocol):
         self.last_used = now = self._loop.time()
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
-            # A pause that the broker asked for is not made shorter by a later answer.
+            # A later answer does not shorten the pause.
             self.throttled_until = max(self.throttled_until, now + throttle_ms / 1000)
         if not waiting.answer.done():
             waiting.answer.set_result(response)
 
-    # How it ends
+    # The end
 
     def connection_lost(self, exc: Exception | None) -> None:
         if isinstance(exc, ssl.SSLError):
-            # With TLS 1.3 the broker looks at our certificate after we are done.
+            # With TLS 1.3 the broker checks our certificate after the handshake has ended for us.
             self._end(tls_failure(exc, self._broker_name()))
         elif exc is not None:
             self._broken(f"the connection broke: {exc}")
@@ -333,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
             self.gone.set_result(None)
 
     def close(self, why: str = "the client was closed") -> None:
-        """Close, telling all that wait; what was written before still leaves."""
+        """Close; requests in flight fail, bytes that were written before are still sent."""
         transport = self._transport
         if self.closed is None and transport is not None and transport.get_write_buffer_size():
             self._loop.call_later(_LAST_WRITES_SECONDS, transport.abort)
@@ -342,7 +342,7 @@ class Connection(asyncio.BufferedProtocol):
         self._broken(why)
 
     def fail(self, error: KafkaError) -> None:
-        """Close, giving this error to all that wait."""
+        """Close; requests in flight get this error."""
         self._end(error)
 
     def _broken(self, why: str) -> None:
@@ -367,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
             waiting = self._waiting.popleft()
             if not waiting.answer.done():
                 waiting.answer.set_exception(self._lost_error(waiting.api))
-                # Whoever sent the request may have gone: that is no error of its own.
+                # Retrieved here, or the loop would log it if the caller was cancelled.
                 waiting.answer.exception()
         self._on_lost(self, error)
 
@@ -387,8 +387,7 @@ class Connection(asyncio.BufferedProtocol):
             message = f"{late[0].api} was not answered within {waited_ms} ms."
             if late[0].api == _FIRST_API:
                 message = f"It accepts connections but does not answer as a Kafka broker: {message}"
-            # As in Kafka's client: what comes later could not be told from answers to newer requests
-            # by the time, and the broker may be stuck.
+            # As in Kafka's client, the connection is given up: the broker may be stuck.
             self._end(TimedOutError(message=message, context={"broker": self._broker_name()}))
         elif self._waiting or held:
             self._set_timer(min(waiting.deadline for waiting in (*self._waiting, *held)))
@@ -441,7 +440,7 @@ def _flexible_decoder(response_class: type[Any], version: int) -> Decode:
     def decode(frame: memoryview) -> Any:
         position = start + 1
         if frame[start]:
-            # A later Kafka may put something into the header's tagged fields.
+            # A later version of Kafka may have tagged fields in the header.
             count, position = read_uvarint(frame, start)
             position = skip_tagged(frame, position, count)
         return decode_message(response_class, version, frame, position)

@@ -32,7 +32,7 @@ class Address(NamedTuple):
 
 
 class Opener:
-    """Opens connections as the configuration says, and knows all that are open."""
+    """Opens connections as the configuration says, and keeps track of them."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Opener:
         self.client_id = config.client_id
 
     async def open(self, endpoint: Endpoint, node_id: int, limit_ms: float) -> Connection:
-        """Connect within so many milliseconds, say who we are, and learn what the broker speaks."""
+        """Connect within `limit_ms`, authenticate, and ask for the API versions."""
         connection = await self._connect(endpoint, node_id, limit_ms)
         try:
             if self._authenticator is not None:

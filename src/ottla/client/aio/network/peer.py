@@ -1,4 +1,4 @@
-"""A broker as the client sees it: its address, its connection, and when to try again."""
+"""A broker as the client sees it: its address, its connection, and when to connect again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.model import Endpoint
 
 log = logging.getLogger("ottla.client")
 
-# How good a peer is for a request that any broker can answer.
+# How suitable a peer is for a request that any broker can answer, the best first.
 _READY, _CONNECTING, _UNCONNECTED, _THROTTLED, _WAITING = range(5)
 
 
@@ -44,17 +44,17 @@ class Peer:
 
     @property
     def waits(self) -> bool:
-        """Whether the connection was lost or not made, and the pause after that is not over."""
+        """Whether there is no connection, and reconnect.backoff.ms is not over."""
         return self.current is None and self._loop.time() < self._not_before
 
     @property
     def unreachable(self) -> bool:
-        """Whether the last attempt to connect failed and it is too early for another."""
+        """Whether the last attempt to connect failed and reconnect.backoff.ms is not over."""
         return self.waits and self._setup_failures > 0
 
     @property
     def load(self) -> tuple[int, int]:
-        """For comparisons: those with a connection first, then by requests in flight."""
+        """For comparisons: peers with a connection first, then by requests in flight."""
         if self.current is not None:
             is_throttled = self.current.throttled_until > self._loop.time()
             return (_THROTTLED if is_throttled else _READY, self.current.in_flight)
@@ -63,17 +63,17 @@ class Peer:
         return (_UNCONNECTED if self._attempt is None else _CONNECTING, self._failures)
 
     async def connection(self) -> Connection:
-        """The connection, made if there is none; one attempt, after the pause that the last failure asks for."""
+        """The connection, made if there is none: one attempt, after reconnect.backoff.ms since the last failure."""
         while self.current is not None:
             pause = self.current.throttled_until - self._loop.time()
             if pause <= 0:
                 return self.current
             await asyncio.wait({self.current.gone}, timeout=pause)
-        # Others may wait for the same attempt: one that gives up must not end it.
+        # Other tasks may wait for the same attempt: the cancellation of this one must not end it.
         return await asyncio.shield(self.attempt())
 
     def attempt(self) -> asyncio.Future[Connection]:
-        """The attempt to connect that is under way; all who need the connection share it."""
+        """The attempt to connect, begun if none is under way; all tasks that need the connection share it."""
         if self._attempt is None:
             attempt: asyncio.Future[Connection] = self._loop.create_future()
             self._attempt = attempt
@@ -89,17 +89,17 @@ class Peer:
             self.current.node_id = self.node_id
 
     def lost(self, connection: Connection, error: KafkaError) -> bool:
-        """The connection is no more; whether it was in use and has not been closed by us."""
+        """The connection has ended; True if it was the current one, which the client has not closed."""
         if connection is not self.current:
             return False
         self.current = None
-        # A broker that goes away soon after connecting is not tried without pause.
+        # A broker that closes connections at once is not tried without a pause either.
         self._pause()
         log.debug("lost the connection to %s: %s", self.endpoint, error)
         return True
 
     def close(self, why: str = "the client was closed") -> None:
-        """End the connection, and the attempt to make one; who waits for it is told."""
+        """End the connection and the attempt to make one; tasks that wait for it get an error."""
         attempt, self._attempt = self._attempt, None
         for task in self._tasks:
             task.cancel()
@@ -114,11 +114,11 @@ class Peer:
 
     @property
     def is_ending(self) -> bool:
-        """Whether attempts that were given up are still cleaning up."""
+        """Whether cancelled attempts are still cleaning up."""
         return bool(self._tasks)
 
     async def ended(self) -> None:
-        """Wait until attempts that `close` gave up have cleaned up."""
+        """Wait until the attempts that `close` cancelled have cleaned up."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _connect(self) -> Connection:
@@ -158,7 +158,7 @@ class Peer:
         self._pause()
         self._setup_failures += 1
         if isinstance(error, KafkaError):
-            # The first failure is news; those that follow until a connection succeeds are not.
+            # Only the first failure until a connection succeeds is a warning.
             level = logging.WARNING if self._failures <= 1 else logging.DEBUG
             log.log(level, "%s: %s", self._opener.client_id, error)
         else:
@@ -172,5 +172,5 @@ class Peer:
 
 def _fail(attempt: asyncio.Future[Connection], error: BaseException) -> None:
     attempt.set_exception(error)
-    # Those who asked may all have gone.
+    # Retrieved here, or the loop would log it if all waiting tasks were cancelled.
     attempt.exception()

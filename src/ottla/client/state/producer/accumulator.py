@@ -1,7 +1,7 @@
 """Records that wait to be sent, in batches by partition.
 
-`append` and `append_new` may be called by any thread; the rest belongs to the sender. One lock protects all: what is
-done under it is short, and Python runs one thread at a time anyway.
+Any thread may append; the rest belongs to the sender. One lock protects all: its sections are short, and Python runs
+one thread at a time anyway.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.client.state.producer.partition_queue import (
     RATIO_FALL,
     RATIO_RISE,
     AccumulatorSettings,
-    Many,
+    BulkRecords,
     PartitionQueue,
     capacity_bytes,
 )
@@ -32,7 +32,7 @@ from ottla.records.record import Buffer, Header
 
 @dataclass(slots=True)
 class Ready:
-    """What can be sent where, and when it is worth looking again."""
+    """The queues that can be sent, by leader, and when the next ones will be ready."""
 
     nodes: dict[int, list[PartitionQueue]] = field(default_factory=dict)
     topics_without_leader: dict[str, None] = field(default_factory=dict)
@@ -40,40 +40,40 @@ class Ready:
 
 
 class Accumulator:
-    """All queues of a producer."""
+    """All batches of a producer that have not ended."""
 
     def __init__(self, settings: AccumulatorSettings) -> None:
         self.settings = settings
         self.lock = Lock()
         self.memory = Memory(settings.memory_bytes)
         self.refusal: Callable[[], BaseException] | None = None
-        """Makes the exception that keeps records out, while something does."""
+        """Makes the exception that `send` raises while no records are accepted; None while they are."""
         self.transaction: OngoingTransaction | None = None
-        """Where records belong; None without transactions."""
+        """The transaction of new records; None without transactions."""
         self.incomplete: dict[ProducerBatch, None] = {}
-        """Batches that wait or are in flight."""
+        """Batches that wait or are in flight, the oldest first."""
         self.flushing = 0
-        """How many wait for all batches to go: while somebody does, none lingers."""
+        """How many calls of `flush` wait: while there are any, no batch lingers."""
         self.full_bytes = 0
-        """How much is in batches that take no more records and have not been sent."""
+        """The bytes in batches that take no more records and have not been sent."""
         self.plain_limit_bytes = capacity_bytes(settings, 1.0)
-        """What a batch takes where nothing is known of its compression."""
+        """How many bytes of records a batch takes while nothing is known of its compression."""
         self.next_expiry_ms = FOREVER
         self.loop: object = None
-        """The event loop on which batches are completed, if they are on one."""
+        """The event loop on which batches complete, if there is one."""
         self.failed_records: FailedRecords | None = None
-        """Where failures are counted; None with transactions, whose commit tells of them."""
+        """Where failed records are counted; None with transactions, where the commit fails."""
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._active: dict[PartitionQueue, None] = {}
         self._is_closed = False
 
     def refuse(self, refusal: Callable[[], BaseException] | None) -> None:
-        """Keep records out from now on, or let them in; the lock is held, or all is on one thread."""
+        """Refuse records from now on, or accept them again (None); the caller holds the lock."""
         if not self._is_closed:
             self.refusal = refusal
 
     def close(self, refusal: Callable[[], BaseException]) -> None:
-        """Keep records out for ever."""
+        """Refuse records for ever."""
         with self.lock:
             self.refusal = refusal
             self._is_closed = True
@@ -96,7 +96,7 @@ class Accumulator:
         headers: Sequence[Header],
         on_delivery: OnDelivery | None,
     ) -> RecordFuture | None:
-        """Add a record to the batch that is open; None if a new one is needed."""
+        """Add a record to the open batch; None if a new batch is needed."""
         with self.lock:
             if self.refusal is not None:
                 raise self.refusal()
@@ -116,10 +116,10 @@ class Accumulator:
         headers: Sequence[Header],
         on_delivery: OnDelivery | None,
     ) -> RecordFuture | None:
-        """As `append`; builders take a record and its callback in one go, whatever other threads do.
+        """As `append`, without the lock: a builder takes a record and its callback in one atomic call.
 
-        An open batch is one of the current transaction. If it is closed meanwhile, the builder says that the record
-        does not fit.
+        An open batch belongs to the current transaction. If another thread closes it meanwhile, the builder does not
+        take the record.
         """
         batch = queue.open
         if batch is None or self.refusal is not None:
@@ -132,7 +132,7 @@ class Accumulator:
     def reserve(
         self, queue: PartitionQueue, size_bytes: int, wake: Callable[[], object]
     ) -> Reservation:
-        """Ask for the memory of a new batch with a record of at most that size."""
+        """Reserve memory for a new batch whose first record has at most this size."""
         with self.lock:
             return self.memory.reserve(max(size_bytes, queue.limit_bytes + HEADER_BYTES), wake)
 
@@ -152,7 +152,7 @@ class Accumulator:
         reservation: Reservation,
         now_ms: float,
     ) -> RecordFuture:
-        """Add a record to a new batch in memory that was granted; the sender wants to be woken then."""
+        """Add a record to a new batch in granted memory; the caller wakes the sender then."""
         with self.lock:
             batch = self._new_batch(queue, reservation, now_ms)
             assert batch.builder is not None
@@ -184,8 +184,10 @@ class Accumulator:
             self._note_transaction(queue)
             return RecordFuture(batch, 0, read_header(encoded, 0).base_timestamp, -1, -1)
 
-    def extend(self, queue: PartitionQueue, sent: SentRecords, many: Many, start: int) -> int:
-        """Add records of `send_many` to the batch that is open: how many fit."""
+    def extend(
+        self, queue: PartitionQueue, sent: SentRecords, many: BulkRecords, start: int
+    ) -> int:
+        """Add records of `send_many` to the open batch: how many fit."""
         with self.lock:
             if self.refusal is not None:
                 raise self.refusal()
@@ -201,7 +203,7 @@ class Accumulator:
         self,
         queue: PartitionQueue,
         sent: SentRecords,
-        many: Many,
+        many: BulkRecords,
         start: int,
         reservation: Reservation,
         now_ms: float,
@@ -217,7 +219,9 @@ class Accumulator:
             self._open(queue, batch)
             return added
 
-    def _extend(self, batch: ProducerBatch, sent: SentRecords, many: Many, start: int) -> int:
+    def _extend(
+        self, batch: ProducerBatch, sent: SentRecords, many: BulkRecords, start: int
+    ) -> int:
         assert batch.builder is not None
         first_index, added = batch.builder.extend(
             many.timestamp, many.values, many.keys, many.headers, start
@@ -229,7 +233,7 @@ class Accumulator:
     def _new_batch(
         self, queue: PartitionQueue, reservation: Reservation, now_ms: float
     ) -> ProducerBatch:
-        """Begin a batch in the reserved memory; it is open for others when it has its first record."""
+        """Begin a batch in the reserved memory; `_open` lets other threads append to it."""
         return self._enter(
             queue,
             reservation,
@@ -247,7 +251,7 @@ class Accumulator:
         if self.refusal is not None:
             self.memory.cancel(reservation)
             raise self.refusal()
-        # Another thread may have begun a batch meanwhile; it is full enough.
+        # Another thread may have begun a batch meanwhile: that one is closed.
         if queue.open is not None:
             self._close_open(queue)
         queue.next_order += 1
@@ -259,7 +263,7 @@ class Accumulator:
         return batch
 
     def _open(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Let others append to a new batch, which has its first record: it will not be dropped."""
+        """Let threads append to a new batch, now that it has its first record."""
         self._note_transaction(queue)
         queue.open = batch
 
@@ -286,7 +290,7 @@ class Accumulator:
     # Sending
 
     def ready(self, cluster: ClusterMetadata, now_ms: float) -> Ready:
-        """The nodes that have something to be sent, each with all its queues that may go along."""
+        """The nodes with a batch that is due, each with all its queues that can be sent in the same request."""
         found = Ready()
         with self.lock:
             eager = bool(self.flushing or self.memory.waiting_count or self._is_ending)
@@ -322,7 +326,7 @@ class Accumulator:
 
     @property
     def _is_ending(self) -> bool:
-        """Whether a transaction or the producer comes to its end: nothing lingers then."""
+        """Whether the transaction or the producer is ending: no batch lingers then."""
         return self.refusal is not None
 
     def drain(
@@ -334,7 +338,7 @@ class Accumulator:
     ) -> list[ProducerBatch]:
         """Take the first batch of each queue, as many as fit into a request.
 
-        Queues that gave one go to the back of the line, so that large ones do not starve the others.
+        Their queues are the last to be drained next time, so that no queue starves the others.
         """
         drained: list[ProducerBatch] = []
         size_bytes = 0
@@ -345,7 +349,7 @@ class Accumulator:
                 batch = queue.batches[0]
                 if not may_send(batch):
                     continue
-                # Before its size is asked for: threads append as long as it is open.
+                # Closed before its size is read: threads append as long as it is open.
                 if queue.open is batch:
                     self._close_open(queue)
                 size_bytes += batch.estimated_bytes
@@ -361,13 +365,13 @@ class Accumulator:
         return drained
 
     def note_compression(self, batch: ProducerBatch) -> None:
-        """Learn how large the next batches of a partition may be from how a batch shrank."""
+        """Adapt the size of a partition's next batches to the compression ratio of this one."""
         if batch.encoded is None or not batch.size_bytes:
             return
         queue = self.queue(batch.key)
         ratio = (len(batch.encoded) - HEADER_BYTES) / batch.size_bytes
         before = queue.compression_ratio
-        # As in Kafka: quickly to the safe side, slowly to the other.
+        # As in Kafka: the estimate rises quickly and falls slowly, so that few batches are too large.
         if ratio > before:
             queue.compression_ratio = max(before + RATIO_RISE, ratio)
         else:
@@ -375,21 +379,21 @@ class Accumulator:
         queue.limit_bytes = capacity_bytes(self.settings, queue.compression_ratio)
 
     def mute(self, batch: ProducerBatch) -> None:
-        """Let no batch follow this one for the time being."""
+        """Send no other batch of the partition until `unmute`."""
         self.queue(batch.key).muted = True
 
     def unmute(self, batch: ProducerBatch) -> None:
         self.queue(batch.key).muted = False
 
     def reenqueue(self, batch: ProducerBatch, now_ms: float, backoff_ms: float) -> None:
-        """Put a batch back for another attempt, where it belongs."""
+        """Put a batch back into its place in the queue, for another attempt."""
         batch.retried(now_ms, backoff_ms)
         with self.lock:
             self._insert(batch)
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Replace a batch that is too large by smaller ones, in its place."""
-        # Halves at least: a broker whose limit is below batch.size would refuse the same batch for ever (KAFKA-8350).
+        # At most half: a broker whose limit is below batch.size would refuse the same batch for ever (KAFKA-8350).
         limit_bytes = max(1, min(self.settings.batch_bytes, batch.size_bytes // 2))
         parts = batch.split(limit_bytes)
         with self.lock:
@@ -412,7 +416,7 @@ class Accumulator:
     # The end of batches
 
     def expired(self, now_ms: float) -> list[ProducerBatch]:
-        """The batches, waiting or in flight, that have had delivery.timeout.ms; they wait no longer."""
+        """Remove the batches, waiting or in flight, whose delivery.timeout.ms is over."""
         if now_ms < self.next_expiry_ms:
             return []
         timeout_ms = self.settings.delivery_timeout_ms
@@ -425,7 +429,7 @@ class Accumulator:
         return late
 
     def take_unsent(self) -> list[ProducerBatch]:
-        """Remove the batches that were never sent: their transaction is aborted."""
+        """Remove the batches that were never sent, of a transaction that is aborted."""
         with self.lock:
             unsent = [
                 batch
@@ -438,7 +442,7 @@ class Accumulator:
         return unsent
 
     def take_all(self) -> list[ProducerBatch]:
-        """Remove all batches, those in flight included: the producer has failed."""
+        """Remove all batches, including those in flight, of a producer that has failed."""
         with self.lock:
             batches = list(self.incomplete)
             for batch in batches:
@@ -446,12 +450,12 @@ class Accumulator:
         return batches
 
     def release(self, batch: ProducerBatch) -> None:
-        """The batch is done for: its memory is free."""
+        """Free the memory of a batch that has ended."""
         with self.lock:
             self._forget(batch)
 
     def _remove(self, batch: ProducerBatch) -> None:
-        """Out of its queue, if it is there."""
+        """Remove a batch from its queue, if it is there."""
         queue = self.queue(batch.key)
         if batch in queue.batches:
             queue.batches.remove(batch)

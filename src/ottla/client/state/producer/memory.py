@@ -1,4 +1,4 @@
-"""The bytes that a producer may buffer, and the queue of those who wait for some of them."""
+"""The memory that a producer may use for batches (buffer.memory), and the reservations that wait for it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 
 class Reservation:
-    """A part of the memory, granted at once or later, in the order of asking."""
+    """A part of the memory, granted at once or later, first come, first served."""
 
     __slots__ = ("granted", "size_bytes", "wake")
 
     def __init__(self, size_bytes: int, wake: Callable[[], object]) -> None:
         self.size_bytes = size_bytes
         self.wake = wake
-        """Called when it is granted later; whoever waits puts in what wakes it, and then looks at `granted`."""
+        """Called when it is granted later; a caller that waits sets it first, and then looks at `granted`."""
         self.granted = False
 
 
@@ -28,18 +28,18 @@ class Memory:
 
     @property
     def waiting_count(self) -> int:
-        """How many wait."""
+        """How many reservations wait."""
         return len(self._waiting)
 
     def take(self, size_bytes: int) -> bool:
-        """Take memory if there is some and nobody waits for it."""
+        """Take memory if there is enough and no reservation waits."""
         if self._waiting or size_bytes > self.available_bytes:
             return False
         self.available_bytes -= size_bytes
         return True
 
     def reserve(self, size_bytes: int, wake: Callable[[], object]) -> Reservation:
-        """Take memory now, or get into the queue; `wake` is called when it is granted later."""
+        """Take memory now, or queue up; `wake` is called when it is granted later."""
         reservation = Reservation(size_bytes, wake)
         if self.take(size_bytes):
             reservation.granted = True
@@ -48,7 +48,7 @@ class Memory:
         return reservation
 
     def cancel(self, reservation: Reservation) -> None:
-        """Give up: what was granted goes back."""
+        """Give a reservation up; memory that was granted is free again."""
         if reservation.granted:
             self.release(reservation.size_bytes)
         elif reservation in self._waiting:
@@ -56,7 +56,7 @@ class Memory:
             self._grant()
 
     def release(self, size_bytes: int) -> None:
-        """Give memory back, to those who wait first."""
+        """Free memory, and grant the reservations that wait."""
         self.available_bytes += size_bytes
         assert self.available_bytes <= self.total_bytes
         self._grant()

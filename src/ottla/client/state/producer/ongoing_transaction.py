@@ -1,4 +1,4 @@
-"""What belongs to one transaction."""
+"""The partitions and groups of the transaction that is open."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ottla.model import TopicPartition
 
 
 class OngoingTransaction:
-    """The partitions and groups of a transaction; the accumulator's lock protects it."""
+    """What belongs to a transaction; the accumulator's lock protects it."""
 
     __slots__ = ("added", "groups", "is_implicit", "is_started", "new", "pending")
 
@@ -14,15 +14,15 @@ class OngoingTransaction:
         self.is_implicit = is_implicit
         """Whether brokers add partitions by themselves (transaction version 2, KIP-890)."""
         self.is_started = False
-        """Whether the coordinator may know of it: only then it has to be ended there."""
+        """Whether the coordinator may know of it, and so has to end it."""
         self.new: dict[TopicPartition, None] = {}
-        """Partitions with records that the coordinator has to be told of."""
+        """Partitions with records that have to be added to it."""
         self.pending: dict[TopicPartition, None] = {}
-        """Partitions that it is being told of."""
+        """Partitions that are being added to it."""
         self.added: dict[TopicPartition, None] = {}
         """Partitions that may be written to."""
         self.groups: dict[str, None] = {}
-        """Groups that the coordinator knows of."""
+        """Groups that were added to it."""
 
     def note_partition(self, key: TopicPartition) -> None:
         """A record was appended for a partition."""
@@ -33,19 +33,19 @@ class OngoingTransaction:
             self.new[key] = None
 
     def begin_adding(self) -> list[TopicPartition]:
-        """The partitions to tell the coordinator of now."""
+        """The partitions to add to it now."""
         self.pending.update(self.new)
         self.new.clear()
         return list(self.pending)
 
     def was_added(self, keys: list[TopicPartition]) -> None:
-        """The coordinator knows them."""
+        """The coordinator has added them."""
         self.is_started = True
         for key in keys:
             self.pending.pop(key, None)
             self.added[key] = None
 
     def was_refused(self, keys: list[TopicPartition]) -> None:
-        """The coordinator does not take them."""
+        """The coordinator has refused them."""
         for key in keys:
             self.pending.pop(key, None)

@@ -1,4 +1,4 @@
-"""The queue of one partition's batches, and what bounds them."""
+"""The queue of one partition's batches, and their limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RATIO_FALL: Final = 0.005
 
 @dataclass(frozen=True)
 class AccumulatorSettings:
-    """The options that the accumulator obeys."""
+    """The options of the accumulator."""
 
     batch_bytes: int
     linger_ms: float
@@ -31,7 +31,7 @@ class AccumulatorSettings:
 
 
 class PartitionQueue:
-    """The batches of one partition that have not been sent, the oldest first."""
+    """The batches of one partition that wait to be sent, the oldest first."""
 
     __slots__ = (
         "batches",
@@ -53,14 +53,14 @@ class PartitionQueue:
         self.open: ProducerBatch | None = None
         """The last batch, while it takes records."""
         self.muted = False
-        """Whether a batch is in flight that the next one must not overtake."""
+        """Whether a batch is in flight that must end before the next one is sent."""
         self.transaction: OngoingTransaction | None = None
         """The last transaction that had records here."""
         self.next_order = 0
 
 
-class Many(NamedTuple):
-    """Records of `send_many` for one partition; `positions` says where they were in the whole."""
+class BulkRecords(NamedTuple):
+    """Records of `send_many` for one partition; `positions` are their indexes in the call."""
 
     timestamp: int
     values: Sequence[bytes | None]
@@ -70,11 +70,11 @@ class Many(NamedTuple):
 
 
 def capacity_bytes(settings: AccumulatorSettings, compression_ratio: float) -> int:
-    """How many bytes of records a batch takes, of which the codec makes `compression_ratio` times as many."""
-    # A little less than expected, as in Kafka, because a batch that is too large has to be split.
+    """How many bytes of records a batch takes, if compression makes `compression_ratio` times as many of them."""
+    # A margin, as in Kafka, because a batch that is too large has to be split.
     fits_bytes = int((settings.batch_bytes - HEADER_BYTES) / (compression_ratio * 1.05))
     plain_bytes = settings.batch_bytes - HEADER_BYTES
-    # A record that fits into an open batch is within max.request.size then.
+    # So a record that fits into an open batch is within max.request.size.
     most_bytes = min(settings.max_request_bytes, settings.memory_bytes) - HEADER_BYTES
     return max(1, min(max(fits_bytes, plain_bytes), most_bytes))
 

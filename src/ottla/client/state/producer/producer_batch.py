@@ -1,4 +1,4 @@
-"""Records of one partition that travel, succeed and fail together."""
+"""A batch of records of one partition, which are sent, succeed and fail together."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ OnDelivery = Callable[[RecordMetadata | None, Exception | None], Any]
 
 
 class ProducerIdentity(NamedTuple):
-    """Which producer writes: the broker refuses older epochs."""
+    """The producer id and epoch of a batch: brokers refuse older epochs."""
 
     producer_id: int
     epoch: int
 
 
-# One for all batches: failures are rare.
+# One lock for all batches: failures are rare.
 _seen_lock = Lock()
 
 NO_IDENTITY: Final = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
@@ -54,7 +54,7 @@ NO_IDENTITY: Final = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 class ProducerBatch(Completion):
     """A batch from its first record until the last of its callbacks has run.
 
-    `order` says where it belongs among the batches of its partition: retried batches go back there.
+    `order` is its place among the batches of its partition, to which it returns for a retry.
     """
 
     __slots__ = (
@@ -107,17 +107,17 @@ class ProducerBatch(Completion):
         self.callbacks: list[tuple[RecordFuture, OnDelivery]] | None = None
         # Of its producer.
         self.loop: object = None
-        """The event loop that will complete it, if one does."""
+        """The event loop on which it completes, if there is one."""
         self.failed_records: FailedRecords | None = None
-        """Where it is counted if it fails, where that is done."""
+        """Where its records are counted if it fails; None: nowhere."""
         # Known once it is closed.
         self.record_count = 0
         self.size_bytes = 0
         self.encoded: Buffer | None = None
         self.header: bytes | None = None
-        """What stands in the place of the header of `encoded`, if it was stamped again."""
+        """Replaces the header of `encoded`, if the batch was stamped again."""
         self.stamped: tuple[ProducerIdentity, int] | None = None
-        """Whose numbers the encoded batch has."""
+        """The identity and the sequence in the encoded batch."""
         # How it was sent.
         self.identity = NO_IDENTITY
         self.base_sequence = NO_SEQUENCE
@@ -149,7 +149,7 @@ class ProducerBatch(Completion):
         reserved_bytes: int,
         created_ms: float,
     ) -> ProducerBatch:
-        """A batch that somebody else has encoded; it gets its numbers when it is sent."""
+        """A batch that the caller has encoded; it gets producer id and sequence when it is sent."""
         batch = cls(key, order, 1, reserved_bytes, created_ms)
         batch.builder = None
         batch.encoded = encoded
@@ -167,7 +167,7 @@ class ProducerBatch(Completion):
 
     @property
     def has_sequence(self) -> bool:
-        """Whether it was sent, or is about to be: its sequence is taken."""
+        """Whether it was sent, or is about to be."""
         return self.base_sequence != NO_SEQUENCE
 
     @property
@@ -185,15 +185,15 @@ class ProducerBatch(Completion):
 
     @property
     def estimated_bytes(self) -> int:
-        """About what it takes in a request."""
+        """About how many bytes it takes in a request."""
         if self.encoded is not None:
             return len(self.encoded)
         return HEADER_BYTES + (self.size_bytes if self.builder is None else self.builder.size_bytes)
 
-    # On its way
+    # Sending
 
     def set_sequence(self, identity: ProducerIdentity, base_sequence: int) -> None:
-        """Say who sends it as what; once it was sent, this makes it another batch to the broker."""
+        """Set producer and sequence; if it was sent before, the broker will take it for another batch."""
         self.sequence_was_reset = self.has_sequence
         self.identity = identity
         self.base_sequence = base_sequence
@@ -228,12 +228,12 @@ class ProducerBatch(Completion):
         return stamped if len(stamped) >= INLINE_RECORDS_BYTES else b"".join(stamped.pieces)
 
     def is_intact(self) -> bool:
-        """Whether its checksum is right: that of one that somebody else encoded may be left to the broker."""
+        """Whether its checksum is right; of a batch that the caller encoded, that may not have been checked."""
         encoded = self.encoded
         return encoded is None or crc_matches(encoded, 0, read_header(encoded, 0))
 
     def close(self) -> None:
-        """No more records: count them."""
+        """Take no more records."""
         if self.builder is not None:
             self.builder.close()
             if self.callbacks is None:
@@ -242,20 +242,20 @@ class ProducerBatch(Completion):
             self.size_bytes = self.builder.size_bytes
 
     def note_leader(self, leader_epoch: int) -> None:
-        """Remember at which attempt the partition changed hands: a new leader is tried at once (KIP-951)."""
+        """Note at which attempt the partition got a new leader, which is tried without a pause (KIP-951)."""
         if leader_epoch > self.leader_epoch:
             if self.leader_epoch >= 0:
                 self.attempts_at_leader_change = self.attempts
             self.leader_epoch = leader_epoch
 
     def waits(self, now_ms: float) -> bool:
-        """Whether the pause after a failure is not over."""
+        """Whether the backoff after a failure is not over."""
         if not self.attempts or self.attempts == self.attempts_at_leader_change:
             return False
         return now_ms - self.last_attempt_ms < self.retry_backoff_ms
 
     def retried(self, now_ms: float, backoff_ms: float) -> None:
-        """It comes back for another attempt."""
+        """Count an attempt that failed, after which it is sent again."""
         self.attempts += 1
         self.last_attempt_ms = max(self.last_attempt_ms, now_ms)
         self.retry_backoff_ms = backoff_ms
@@ -266,14 +266,14 @@ class ProducerBatch(Completion):
         return NO_OFFSET if self.base_offset < 0 else self.base_offset + index
 
     def error_of(self, index: int) -> Exception | None:
-        """Why a record was not written: the broker may blame some records of a batch (KIP-467)."""
+        """Why a record was not written; the broker may name the records that it refuses (KIP-467)."""
         if self.record_errors is None or not isinstance(self.error, KafkaError):
             return self.error
         error = self.error
         if index not in self.record_errors:
             message = "It was in a batch with records that the broker refused."
             return AbortableError(ErrorCode.INVALID_RECORD, message, error.context)
-        # With several bad records the code of the partition need not be that of each.
+        # Of several refused records, each may have another error code than the partition.
         code = error.code if len(self.record_errors) == 1 else ErrorCode.INVALID_RECORD
         return type(error)(code, self.record_errors[index], error.context)
 
@@ -287,7 +287,7 @@ class ProducerBatch(Completion):
         return True
 
     def fail(self, error: Exception, record_errors: Mapping[int, str] | None = None) -> bool:
-        """The records are not written, or nobody knows; False if the outcome is already known."""
+        """The records are not written, or that is not known; False if the outcome is already known."""
         if self.is_done:
             return False
         self.error = error
@@ -297,7 +297,7 @@ class ProducerBatch(Completion):
         return True
 
     def _count_failed(self, error: Exception) -> None:
-        """Count the records of which no callback of the program is told: it may never look at them."""
+        """Count the records without a callback of the program, which may never ask for their outcome."""
         self.close()
         told = [each for _, each in self.callbacks or () if _is_of_program(each)]
         unseen_count = self.record_count - len(told)
@@ -306,14 +306,14 @@ class ProducerBatch(Completion):
             self.failed_records.add(self.key.topic, unseen_count, error)
 
     def note_seen(self) -> None:
-        """The program has asked how it ended."""
+        """The program has asked for the outcome."""
         with _seen_lock:
             unseen_count, self.unseen_count = self.unseen_count, 0
         if unseen_count and self.failed_records is not None:
             self.failed_records.remove(self.key.topic, unseen_count)
 
     def _end(self) -> None:
-        """As in Kafka, the callbacks have run when those who wait go on."""
+        """Run the callbacks, then wake the threads and tasks that wait: the order of Kafka's client."""
         self.close()
         self.builder = None
         self.encoded = None
@@ -326,10 +326,10 @@ class ProducerBatch(Completion):
         self.complete()
 
     def _deliver_all(self, callbacks: list[tuple[RecordFuture, OnDelivery]]) -> None:
-        """The records were written. As `_deliver` for each, in a shorter way: there may be thousands."""
+        """As `_deliver` for each, for records that were written; quicker, since there may be thousands."""
         topic, partition = self.key
         for future, on_delivery in callbacks:
-            # Where it was split, the future knows the place in the whole only.
+            # The future of a record of a split batch has the index in the whole batch.
             index = future._index if future._batch is self else future._place()[1]
             metadata = RecordMetadata(
                 topic,
@@ -355,12 +355,12 @@ class ProducerBatch(Completion):
         except CALLBACK_FAILURES:
             log.exception("on_delivery of a record for %s failed", self.key)
 
-    # Too large
+    # Splitting
 
     def split(self, limit_bytes: int) -> list[ProducerBatch]:
-        """The same records in batches of at most `limit_bytes`, each of at least one; this one is done for.
+        """The same records in batches of at most `limit_bytes`, or one record; this one is done.
 
-        They keep the place, the time and the sequence numbers of this one.
+        They have the order, the creation time and the sequence of this one.
         """
         assert self.encoded is not None, "only a batch that was sent can have been too large"
         records = read_batch(self.encoded, 0)
@@ -389,7 +389,7 @@ class ProducerBatch(Completion):
         return parts
 
     def _hand_callbacks_to(self, parts: Sequence[ProducerBatch], starts: Sequence[int]) -> None:
-        """Futures find their part by themselves; those that wait for this batch look again."""
+        """Callbacks move to the parts; futures that wait for this batch are woken, and find their part."""
         self.part_starts = starts
         self.parts = parts
         for future, on_delivery in self.callbacks or ():
@@ -404,5 +404,5 @@ class ProducerBatch(Completion):
 
 
 def _is_of_program(callback: OnDelivery) -> bool:
-    """Whether the program gave it: one that only interceptors hear of tells the program nothing."""
+    """Whether the program gave the callback, rather than only interceptors being called."""
     return not isinstance(callback, Acknowledgement) or callback.on_delivery is not None

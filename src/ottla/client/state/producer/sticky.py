@@ -1,6 +1,6 @@
-"""Where records without a key go: one partition until it got a batch's worth (KIP-794).
+"""The sticky partition, to which records without a key go until it has got batch.size bytes (KIP-794).
 
-Nothing here is safe for threads by itself: the accumulator calls it under its lock.
+Not safe for threads by itself: callers hold the accumulator's lock.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ NO_PARTITION = -1
 
 
 class StickyTopic:
-    """The partition of a topic that keyless records go to now, and what it has got so far."""
+    """The sticky partition of a topic, and how many bytes it has got so far."""
 
     __slots__ = ("_limits", "_partitions", "partition", "produced_bytes")
 
     def __init__(self) -> None:
         self.partition = NO_PARTITION
         self.produced_bytes = 0
-        # Of the partitions to choose from, the running sum of their weights; empty: all alike.
+        # The partitions to choose from, with the running sum of their weights; empty: all have the same weight.
         self._limits: list[int] = []
         self._partitions: list[int] = []
 
     def choose(self, available: tuple[int, ...], count: int, random_below: RandomBelow) -> None:
-        """Go on with another partition, or the same one if chance has it so."""
+        """Draw the next partition, which may be the same one."""
         self.produced_bytes = 0
         if self._limits:
             drawn = random_below(self._limits[-1])
@@ -36,13 +36,13 @@ class StickyTopic:
         elif available:
             self.partition = available[random_below(len(available))]
         else:
-            # None has a leader: records wait in any until there is one.
+            # No partition has a leader: records wait in any of them.
             self.partition = random_below(count)
 
     def weigh(self, queue_lengths: Mapping[int, int], all_count: int) -> None:
-        """Prefer partitions with short queues; `all_count` also counts those not to choose from.
+        """Prefer partitions with short queues; `all_count` also counts partitions that are not to be chosen.
 
-        Queues of 0, 3 and 1 batches give weights 4, 1 and 3: the longest queue still gets some.
+        Queues of 0, 3 and 1 batches give weights 4, 1 and 3: the longest queue can still be chosen.
         """
         self._limits, self._partitions = [], []
         if not queue_lengths or all_count < 2:
@@ -80,7 +80,7 @@ class Sticky:
         self._is_adaptive = is_adaptive
         self._availability_timeout_ms = availability_timeout_ms
         self._topics: dict[str, StickyTopic] = {}
-        # Node id → when it last could take what was ready, and when something was last ready.
+        # Node id → when batches were last sent to it, and when batches were last ready for it.
         self._drained_ms: dict[int, float] = {}
         self._ready_ms: dict[int, float] = {}
 
@@ -105,16 +105,16 @@ class Sticky:
         return sticky.partition
 
     def produced(self, topic: str, size_bytes: int, cluster: ClusterMetadata) -> None:
-        """So much went to the current partition, and filled its batch."""
+        """So many bytes went to the current partition, and filled its batch."""
         sticky = self._topics[topic]
         sticky.produced_bytes += size_bytes
         if sticky.produced_bytes >= self._limit_bytes:
             self._choose(sticky, topic, cluster)
 
     def produced_part(self, topic: str, size_bytes: int, cluster: ClusterMetadata) -> None:
-        """So much went to the current partition, whose batch has room left.
+        """So many bytes went to the current partition, whose batch has room left.
 
-        Switching now would send a part of a batch alone, so it waits for up to twice the size.
+        Switching now would send a batch that is not full, so it waits for up to twice batch.size.
         """
         sticky = self._topics[topic]
         sticky.produced_bytes += size_bytes
@@ -125,14 +125,14 @@ class Sticky:
         count = len(cluster.topics[topic].partitions)
         sticky.choose(cluster.available(topic), count, self._random_below)
 
-    # What is known of the load
+    # Load
 
     def node_drained(self, node_id: int, now_ms: float) -> None:
-        """Something was ready for the node, and it could take it."""
+        """Batches were ready for the node, and were sent."""
         self._drained_ms[node_id] = self._ready_ms[node_id] = now_ms
 
     def node_not_ready(self, node_id: int, now_ms: float) -> None:
-        """Something was ready for the node, and it could not take it."""
+        """Batches were ready for the node, and could not be sent."""
         self._drained_ms.setdefault(node_id, now_ms)
         self._ready_ms[node_id] = now_ms
 
@@ -145,19 +145,19 @@ class Sticky:
     def update_loads(
         self, topic: str, queue_lengths: Mapping[int, int], cluster: ClusterMetadata
     ) -> None:
-        """How many batches wait for each partition that ever had one, empty queues included."""
+        """Note how many batches wait, for all partitions that ever had a batch."""
         known = cluster.topics.get(topic)
         if known is None or not self._is_adaptive:
             return
         sticky = self._topic(topic)
-        # A partition that never had a batch would never get one.
+        # A partition that is missing there, since it had no batch yet, would never be chosen.
         if len(queue_lengths) < len(known.partitions):
             sticky.weigh({}, 0)
             return
         usable = {}
         for partition, length in queue_lengths.items():
             leader = cluster.leader_of(topic, partition)
-            # A node that nothing waits for has no chance to show that it is quick again.
+            # A slow node is chosen again when its queue is empty: otherwise it could never become quick again.
             if leader != NO_LEADER and not (length and self._is_slow(leader)):
                 usable[partition] = length
         sticky.weigh(usable, len(queue_lengths))

@@ -1,7 +1,7 @@
-"""What a transactional producer may do next (KIP-98, KIP-360, KIP-588, KIP-890).
+"""The state machine of a transactional producer (KIP-98, KIP-360, KIP-588, KIP-890).
 
-Everything that changes the state of transactions is in this file. Calls of users come from any thread, answers of
-brokers from the loop: the accumulator's lock makes each step one.
+Everything that changes the state of transactions is in this file. The program calls from any thread, answers of brokers
+come on the loop: each transition holds the accumulator's lock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Refusal = Callable[[], BaseException]
 
 
 class ProducerPhase(Enum):
-    """Where a transactional producer is; the text completes "the producer ..."."""
+    """The state of a transactional producer; the text completes "the producer ..."."""
 
     UNINITIALIZED = "has not been initialized: call init_transactions() first"
     INITIALIZING = "is being initialized: init_transactions() has not returned"
@@ -40,7 +40,7 @@ class ProducerPhase(Enum):
     DEAD = "failed for good: close it"
 
 
-# From where a state can be reached; DEAD can be reached from everywhere.
+# The states from which a state can be reached.
 SOURCES: Final[Mapping[ProducerPhase, frozenset[ProducerPhase]]] = {
     ProducerPhase.UNINITIALIZED: frozenset({ProducerPhase.INITIALIZING}),
     ProducerPhase.INITIALIZING: frozenset(
@@ -72,17 +72,17 @@ OPEN: Final = frozenset(
         ProducerPhase.FAILED,
     }
 )
-"""A transaction is there that has to be ended."""
+"""There is a transaction that has to be ended."""
 
 
 class CoordinatorErrorAction(Enum):
-    """What an error of the coordinator means for a request."""
+    """What the producer does about an error of a coordinator."""
 
-    RETRY = "the same again after a pause"
-    FIND = "look for the coordinator, then the same again"
+    RETRY = "repeat the request after a pause"
+    FIND = "look up the coordinator, then repeat the request"
     ABORT = "the transaction has to be aborted"
     BUMP = "the transaction has to be aborted, and the next one needs a new epoch"
-    DIE = "nothing more can be done"
+    DIE = "the producer has failed for good"
 
 
 _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
@@ -98,9 +98,9 @@ COORDINATOR_ERROR_ACTIONS: Final[Mapping[ErrorCode, CoordinatorErrorAction]] = {
     ErrorCode.TRANSACTION_ABORTABLE: CoordinatorErrorAction.ABORT,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: CoordinatorErrorAction.ABORT,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: CoordinatorErrorAction.ABORT,
-    # Of AddPartitionsToTxn: other partitions of the request have errors of their own.
+    # In AddPartitionsToTxn: another partition of the request has an error.
     ErrorCode.OPERATION_NOT_ATTEMPTED: CoordinatorErrorAction.ABORT,
-    # Of TxnOffsetCommit: the group has moved on without the consumer whose offsets these are (KIP-447).
+    # In TxnOffsetCommit: the consumer whose offsets these are is no member any more (KIP-447).
     ErrorCode.FENCED_INSTANCE_ID: CoordinatorErrorAction.ABORT,
     ErrorCode.UNKNOWN_MEMBER_ID: CoordinatorErrorAction.ABORT,
     ErrorCode.ILLEGAL_GENERATION: CoordinatorErrorAction.ABORT,
@@ -110,7 +110,7 @@ COORDINATOR_ERROR_ACTIONS: Final[Mapping[ErrorCode, CoordinatorErrorAction]] = {
 
 
 def action_for_coordinator_error(code: ErrorCode) -> CoordinatorErrorAction:
-    """What to do about an error code of a coordinator."""
+    """The action for an error code of a coordinator."""
     found = COORDINATOR_ERROR_ACTIONS.get(code)
     if found is None:
         found = CoordinatorErrorAction.RETRY if code.retriable else CoordinatorErrorAction.DIE
@@ -118,7 +118,7 @@ def action_for_coordinator_error(code: ErrorCode) -> CoordinatorErrorAction:
 
 
 class Operation(Completion):
-    """A call that changes the state, for as long as it takes: one that timed out can be repeated, and goes on."""
+    """A call that changes the state; if it timed out, the same call waits for the same operation again."""
 
     __slots__ = ("error", "is_seen", "method", "target")
 
@@ -151,7 +151,7 @@ class Transactions:
         self.transactional_id = transactional_id
         self.state = ProducerPhase.UNINITIALIZED
         self.error: KafkaError | None = None
-        """Why the transaction failed, or the producer."""
+        """Why the transaction or the producer failed."""
         self.can_bump = True
         """Whether the coordinator gives a new epoch to a producer that asks (InitProducerId v3, KIP-360)."""
         self.is_version_2 = False
@@ -163,7 +163,7 @@ class Transactions:
         self._operation: Operation | None = None
         self._refuse(self._refusal)
 
-    # Calls
+    # Calls of the program
 
     def begin_init(self) -> tuple[Operation, bool]:
         """init_transactions(): the operation, and whether it has to be started."""
@@ -178,7 +178,7 @@ class Transactions:
         return self._operate("abort_transaction", ProducerPhase.ABORTING)
 
     def begin(self, enter: Callable[[], object]) -> None:
-        """begin_transaction(); `enter` is called when nothing is against it, before records are let in."""
+        """begin_transaction(); if it is allowed, `enter` is called before records are accepted."""
         with self._lock:
             self.check_alive()
             self._check_no_operation("begin_transaction")
@@ -189,7 +189,7 @@ class Transactions:
             self._move(ProducerPhase.IN_TRANSACTION, "begin_transaction")
 
     def check_open(self, method: str) -> None:
-        """A call that needs an open transaction."""
+        """Raise unless there is an open transaction; `method` is the call that needs one."""
         with self._lock:
             self.check_alive()
             self._check_no_operation(method)
@@ -215,7 +215,7 @@ class Transactions:
             return self._operation, True
 
     def check_alive(self) -> None:
-        """The first cause of the end comes before anything else that could be said."""
+        """Raise if the producer has failed for good: that error comes before all others."""
         if self.state is ProducerPhase.DEAD:
             raise self._error_again()
 
@@ -249,7 +249,7 @@ class Transactions:
             f"{method}() is out of order: the producer {self.transactional_id!r} {self.state.value}"
         )
 
-    # What happens
+    # Events
 
     @property
     def is_ending(self) -> bool:
@@ -257,7 +257,7 @@ class Transactions:
 
     @property
     def drops_unsent(self) -> bool:
-        """Whether records that have not been sent are of no use any more."""
+        """Whether records that have not been sent are dropped."""
         return self.state in (ProducerPhase.FAILED, ProducerPhase.ABORTING)
 
     @property
@@ -272,12 +272,12 @@ class Transactions:
             self._move(ProducerPhase.READY, "InitProducerId")
 
     def not_initialized(self) -> None:
-        """The coordinator refused, and may not refuse later: the user may try again."""
+        """The coordinator refused, but may accept later: init_transactions() can be called again."""
         with self._lock:
             self._move(ProducerPhase.UNINITIALIZED, "InitProducerId")
 
     def ended(self) -> None:
-        """The transaction is over, and so is its error."""
+        """The transaction has ended."""
         with self._lock:
             self.error = None
             target = ProducerPhase.INITIALIZING if self.needs_init else ProducerPhase.READY
@@ -288,16 +288,15 @@ class Transactions:
         if error.code in FATAL:
             self.die(error)
         elif self.is_aborting:
-            # It is being aborted anyway; its numbers may be missing in the next transaction.
+            # It is being aborted anyway, but the sequence of the next transaction may have a gap.
             self.needs_init = self.needs_init or (self.can_bump and not self.is_version_2)
         elif self.has_open:
             self.must_abort(error, CoordinatorErrorAction.BUMP)
 
     def record_refused(self, error: KafkaError) -> None:
-        """A record was not taken: its transaction must not be committed without it.
+        """A record was not accepted: its transaction must not be committed without it.
 
-        One that a thread still tried to send while another commits is not part of what is committed, and the
-        coordinator may have been told already.
+        A record that one thread sends while another commits is not part of the transaction, and EndTxn may be sent.
         """
         if self.state is not ProducerPhase.COMMITTING:
             self.batch_failed(error)
@@ -311,7 +310,7 @@ class Transactions:
         return self.state is ProducerPhase.ABORTING
 
     def batches_lost(self) -> None:
-        """Batches were given up, and nobody knows whether they were written."""
+        """Batches were given up, and it is not known whether they were written."""
         message = "Records were sent and never acknowledged, and it is too late to send them again."
         code = ErrorCode.REQUEST_TIMED_OUT
         if self.can_bump:
@@ -329,7 +328,7 @@ class Transactions:
             if not self.can_bump and error.code in _NEEDS_BUMP:
                 self.die(error)
                 return
-            # In version 2 the end of the transaction brings a new epoch, except where it cannot be ended.
+            # In version 2 EndTxn brings a new epoch, except where the transaction cannot be ended.
             is_forgotten = error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
             if self.can_bump and (is_forgotten or not self.is_version_2):
                 self.needs_init = True
@@ -342,7 +341,7 @@ class Transactions:
             self._move(ProducerPhase.FAILED, "a failure")
 
     def die(self, error: BaseException) -> None:
-        """Nothing that this producer sends can succeed any more; the first cause is kept."""
+        """The producer has failed for good; the first error is kept."""
         with self._lock:
             if self.state is ProducerPhase.DEAD:
                 return
@@ -362,7 +361,7 @@ class Transactions:
         self._refuse(None if target is ProducerPhase.IN_TRANSACTION else self._refusal)
 
     def _refusal(self) -> BaseException:
-        """Why records cannot be sent in this state."""
+        """The error of a record that is sent in this state."""
         return self._error_again() if self.error is not None else self._out_of_order("send")
 
     def _error_again(self) -> BaseException:
@@ -385,18 +384,18 @@ _NEEDS_BUMP: Final = frozenset(
 
 
 def fatal_again(first: KafkaError) -> FatalError:
-    """What later calls of a producer raise that has failed: it names the first cause."""
+    """The error of later calls of a producer that has failed: it names the first error."""
     again = FatalError(first.code, f"The producer has failed: {first.message}", first.context)
     again.__cause__ = first
     return again
 
 
 def as_fatal(error: BaseException) -> KafkaError:
-    """The same as a FatalError: what it means depends on who got it."""
+    """The error as a FatalError."""
     if isinstance(error, FatalError):
         return error
     if isinstance(error, KafkaError):
-        # Kafka's older coordinators call a producer that was fenced one of an old epoch (KIP-588).
+        # Older coordinators answer INVALID_PRODUCER_EPOCH to a fenced producer (KIP-588).
         code = ErrorCode.PRODUCER_FENCED if error.code in _FENCED else error.code
         message = None if code is not error.code else error.message
         fatal = FatalError(code, message, error.context)
@@ -407,7 +406,7 @@ def as_fatal(error: BaseException) -> KafkaError:
 
 
 def as_abortable(error: KafkaError) -> KafkaError:
-    """The same as an AbortableError, unless it is one that says more."""
+    """The error as an AbortableError, unless it is a subclass of that."""
     if isinstance(error, AbortableError):
         return error
     abortable = AbortableError(error.code, error.message, error.context)
