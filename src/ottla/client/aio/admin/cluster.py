@@ -12,7 +12,7 @@ from ottla.client.admin_model.cluster import (
     ReplicaInfo,
     VersionRange,
 )
-from ottla.client.aio.admin.answers import Answers, unsupported
+from ottla.client.aio.admin.answers import Answers, V, unsupported
 from ottla.client.aio.admin.nodes import AnyNode, GivenNodes
 from ottla.client.aio.admin.requests import (
     AdminCalls,
@@ -26,7 +26,13 @@ from ottla.client.aio.admin.topic_descriptions import nodes_of, operations
 from ottla.client.aio.network.api_versions import SOFTWARE_NAME
 from ottla.client.api_names import api_name
 from ottla.client.model import Node
-from ottla.errors import AbortableError, ErrorCode, exception_for
+from ottla.errors import (
+    AbortableError,
+    ErrorCode,
+    KafkaError,
+    PartialFailureError,
+    exception_for,
+)
 from ottla.model import TopicPartition
 from ottla.version import VERSION
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -149,6 +155,19 @@ class ClusterCalls(AdminCalls):
             return (await self._requests.ask([node_id], GivenNodes(), call, timeout))[node_id]
         nodes: AnyNode[str] = AnyNode("of", "brokers")
         return (await self._requests.ask([_ALL], nodes, call, timeout))[_ALL]
+
+    async def _ask_all_brokers(
+        self, call: ApiCall[int, list[V]], timeout: float | None
+    ) -> tuple[list[V], dict[int, KafkaError]]:
+        """What all brokers list, and the errors of brokers that do not answer."""
+        nodes = await self._all_nodes(timeout)
+        found: Mapping[int, list[V]]
+        errors: dict[int, KafkaError] = {}
+        try:
+            found = await self._requests.ask(nodes, GivenNodes(), call, timeout)
+        except PartialFailureError as error:
+            found, errors = error.results, dict(error.errors)
+        return [each for listed in found.values() for each in listed], errors
 
     async def _all_nodes(self, timeout: float | None) -> list[int]:
         """The ids of all brokers, by a new Metadata request."""

@@ -21,7 +21,7 @@ from ottla.client.aio.admin.group_descriptions import (
     read_classic_groups,
     read_consumer_groups,
 )
-from ottla.client.aio.admin.nodes import GivenNodes, group_coordinators
+from ottla.client.aio.admin.nodes import group_coordinators
 from ottla.client.aio.admin.requests import ApiCall, name_of, timeout_in_seconds
 from ottla.client.aio.admin.topics import named
 from ottla.client.model import Node
@@ -62,16 +62,10 @@ class GroupCalls(ClusterCalls):
             return _list_request(version, wanted_states, wanted_types)
 
         call = ApiCall(ListGroupsRequest, build, _read_listed)
-        nodes = await self._all_nodes(timeout)
-        errors: dict[int, KafkaError] = {}
-        try:
-            found = await self._requests.ask(nodes, GivenNodes(), call, timeout)
-        except PartialFailureError as error:
-            found, errors = error.results, error.errors
+        listed, errors = await self._ask_all_brokers(call, timeout)
         chosen = None if protocol_types is None else frozenset(protocol_types)
         groups = {
             group.group_id: group
-            for listed in found.values()
             for group in listed
             if chosen is None or group.protocol_type in chosen
         }

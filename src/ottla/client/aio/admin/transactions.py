@@ -14,10 +14,10 @@ from ottla.client.admin_model.transactions import (
 )
 from ottla.client.aio.admin.answers import Answers, ErrorMeaning, unsupported
 from ottla.client.aio.admin.cluster import ClusterCalls
-from ottla.client.aio.admin.nodes import GivenNode, GivenNodes, Leaders, transaction_coordinators
+from ottla.client.aio.admin.nodes import GivenNode, Leaders, transaction_coordinators
 from ottla.client.aio.admin.requests import ApiCall, Nodes, by_topic, name_of, timeout_in_seconds
 from ottla.client.aio.admin.topics import named
-from ottla.errors import ErrorCode, KafkaError, PartialFailureError
+from ottla.errors import ErrorCode, PartialFailureError
 from ottla.model import TopicPartition
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -70,16 +70,11 @@ class TransactionCalls(ClusterCalls):
             )
 
         call = ApiCall(ListTransactionsRequest, build, _read_listed)
-        nodes = await self._all_nodes(timeout)
-        errors: dict[int, KafkaError] = {}
-        try:
-            found = await self._requests.ask(nodes, GivenNodes(), call, timeout)
-        except PartialFailureError as error:
-            found, errors = error.results, error.errors
-        listed = {each.transactional_id: each for some in found.values() for each in some}
+        listed, errors = await self._ask_all_brokers(call, timeout)
+        transactions = {each.transactional_id: each for each in listed}
         if errors:
-            raise PartialFailureError(listed, errors, "transactional ids and brokers")
-        return listed
+            raise PartialFailureError(transactions, errors, "transactional ids and brokers")
+        return transactions
 
     @timeout_in_seconds
     async def describe_transactions(

@@ -112,8 +112,8 @@ class ClassicMember(GroupMember):
             self._coordinator.raise_lookup_error()
             if not self._coordinator.is_known:
                 self._coordinator.look_up()
-            elif self._rebalance.is_joining or (
-                self._rebalance.is_needed() and self._topics.is_fresh()
+            elif self._rebalance.is_needed() and (
+                self._rebalance.is_joining or self._topics.is_fresh()
             ):
                 await self._rebalance.step()
         self._auto_commit.commit_if_due()
@@ -123,8 +123,13 @@ class ClassicMember(GroupMember):
         """Wake the consumer's poll at the next time when something is due."""
         if self._alarm is not None:
             self._alarm.cancel()
+        rebalance = self._rebalance
+        due_ms = (
+            self._auto_commit.next_ms,
+            rebalance.not_before_ms,
+            rebalance.commit_deadline_ms,
+        )
         now_ms = self._now_ms()
-        due_ms = (self._auto_commit.next_ms, *self._rebalance.due_ms)
         future = [at_ms for at_ms in due_ms if at_ms is not None and at_ms > now_ms]
         self._alarm = self._loop.call_at(min(future) / 1000, self._wake) if future else None
 

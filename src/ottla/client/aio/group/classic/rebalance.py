@@ -71,9 +71,11 @@ class Rebalance:
         """The error that ended this membership for good."""
         self._attempt: JoinAttempt | None = None
         self._failures = 0
-        self._not_before_ms = 0.0
+        self.not_before_ms = 0.0
+        """When the next attempt may begin, or the commit before it be repeated."""
         self._commit: asyncio.Future[None] | None = None
-        self._commit_deadline_ms: float | None = None
+        self.commit_deadline_ms: float | None = None
+        """When the rebalance goes on without the automatic commit before it."""
         self._joined_topics: frozenset[str] | None = None
         self._assigned_from: Mapping[str, Racks] | None = None
         self._topics_changed = False
@@ -82,11 +84,6 @@ class Rebalance:
     def is_joining(self) -> bool:
         """Whether an attempt to join is under way."""
         return self._attempt is not None
-
-    @property
-    def due_ms(self) -> tuple[float | None, float | None]:
-        """When `step` may have more to do, by the clock."""
-        return self._not_before_ms, self._commit_deadline_ms
 
     def is_needed(self) -> bool:
         """Whether the member has to join, or to join again."""
@@ -124,7 +121,7 @@ class Rebalance:
                 if not self._subscriptions.uses_group:
                     return  # the listener has unsubscribed
             if self._attempt is None:
-                if self._now_ms() < self._not_before_ms:
+                if self._now_ms() < self.not_before_ms:
                     return
                 await self._begin_attempt()
             assert self._attempt is not None
@@ -170,30 +167,30 @@ class Rebalance:
         if not self._config.enable_auto_commit or self._membership.generation.is_lost:
             # A member that was removed cannot commit; waiting would return records that other members have by now.
             return self._commit_is_over()
-        if self._commit_deadline_ms is None:
+        if self.commit_deadline_ms is None:
             # The coordinator removes a member that has not joined by then.
-            self._commit_deadline_ms = self._now_ms() + self._config.max_poll_interval_ms
+            self.commit_deadline_ms = self._now_ms() + self._config.max_poll_interval_ms
         if self._commit is None:
-            if self._now_ms() < self._not_before_ms:
+            if self._now_ms() < self.not_before_ms:
                 return False
             if self._protocol is RebalanceProtocol.EAGER:
                 # A poll must not return records behind the offsets of this commit.
                 self._subscriptions.mark_pending_revocation(self._subscriptions.assigned())
             self._commit = self._auto_commit.start()
-        if self._now_ms() >= self._commit_deadline_ms:
+        if self._now_ms() >= self.commit_deadline_ms:
             log.error("group %s: no automatic commit before the rebalance", self._group_id)
             return self._commit_is_over()
         if not self._commit.done():
             return False
         if not self._commit.cancelled() and isinstance(self._commit.exception(), RetriableError):
             self._commit = None
-            self._not_before_ms = self._now_ms() + self._config.retry_backoff_ms
+            self.not_before_ms = self._now_ms() + self._config.retry_backoff_ms
             return False
         return self._commit_is_over()
 
     def _commit_is_over(self) -> bool:
         self._commit = None
-        self._commit_deadline_ms = None
+        self.commit_deadline_ms = None
         return True
 
     # Joining
@@ -265,7 +262,7 @@ class Rebalance:
         if step is not AfterError.JOIN_AGAIN:
             delay_ms = self._network.retry.delay_ms(self._failures, random.random())
             self._failures += 1
-            self._not_before_ms = self._now_ms() + delay_ms
+            self.not_before_ms = self._now_ms() + delay_ms
 
     # After joining
 
