@@ -23,12 +23,12 @@ from ottla.ports import StorageError
 
 logger = EventLog(__name__)
 
-# Makes the new options of a resource of those that were set for it.
+# Gives the new options of a resource, from those that were set.
 Change = Callable[[Mapping[str, str]], dict[str, str] | Refused]
 
 
 class ResourceType(IntEnum):
-    """What can be configured, numbered as in Kafka."""
+    """The resources that have options, numbered as in Kafka."""
 
     TOPIC = 2
     BROKER = 4
@@ -42,7 +42,7 @@ RESOURCES: Final = Division(
     repeated=Repeated(("resource_type", "resource_name"), most=2),
 )
 
-# Kafka has more kinds, which users may ask for by these names.
+# Kafka has more kinds of resources.
 _WITHOUT_CONFIGS: Final = {8: "loggers", 16: "client metrics", 32: "groups"}
 
 
@@ -88,7 +88,7 @@ def _alter_topics(
     topics: dict[int, tuple[Topic, dict[str, str]]],
     outcomes: list[Refused | None],
 ) -> None:
-    """Alters what was decided so far, and takes it off."""
+    """Alters the topics that were decided so far, and forgets them."""
     if topics:
         try:
             node.topics.configure(list(topics.values()))
@@ -104,7 +104,7 @@ def unknown_resource(resource_type: int) -> Refused:
 
 
 def _decide_topic(node: Node, name: str, change: Change) -> tuple[Topic, dict[str, str]] | Refused:
-    """What `change` makes of the options that were set for a topic."""
+    """The new options of a topic, or why they are refused."""
     topic = node.topics.find(name)
     if isinstance(topic, Refused):
         return topic
@@ -151,7 +151,7 @@ def _configure_broker(cluster: Cluster, name: str, altered: Mapping[str, str]) -
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does with an option, numbered as in Kafka."""
+    """The operations of IncrementalAlterConfigs, numbered as in Kafka."""
 
     SET = 0
     DELETE = 1
@@ -173,7 +173,7 @@ def changed_options(
     changes: Sequence[OptionChange],
     current: Mapping[str, str],
 ) -> dict[str, str] | Refused:
-    """What the operations make of the options that were set for a resource."""
+    """The options of a resource after the operations, or why they are refused."""
     times = Counter(change.name for change in changes)
     twice = sorted(name for name, count in times.items() if count > 1)
     if twice:

@@ -110,7 +110,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients want as `bootstrap.servers`: the addresses of all nodes that run."""
+        """The addresses of all running nodes, as clients want them for `bootstrap.servers`."""
         self._running_broker()
         if not self._addresses:
             raise IllegalStateError("every node was killed: call start_node()")

@@ -43,7 +43,7 @@ class MorePartitions(NamedTuple):
 
 
 class Extended(NamedTuple):
-    """What giving a topic more partitions changes."""
+    """A topic with more partitions, and the changes of the catalog for that."""
 
     name: str
     old_count: int
@@ -51,7 +51,7 @@ class Extended(NamedTuple):
 
 
 class TopicToDelete(NamedTuple):
-    """What a client names a topic by: the name or the id."""
+    """A topic that a client wants deleted, by its name or by its id."""
 
     name: str | None
     topic_id: uuid.UUID | None
@@ -63,7 +63,7 @@ class TopicToDelete(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """What came of deleting topics: each topic, or why it cannot be deleted.
+    """The outcome of deleting topics: each topic, or why it cannot be deleted.
 
     `failure` says why none was deleted after all; `removal` is a generator that removes their data.
     """
@@ -133,7 +133,7 @@ class Topics:
         return count
 
     def _preview(self, wanted: Sequence[NewTopic]) -> list[Topic | Refused]:
-        """What creating the topics would give."""
+        """The topics that would be created."""
         decided = [self._decide_create(new) for new in wanted]
         return [
             one if isinstance(one, Refused) else Catalog(one).topics[new.name]
@@ -339,6 +339,6 @@ def adopt_topics(cluster: Cluster) -> None:
 
 
 def config_changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """What was set and what was removed, for the log."""
+    """Which options were set and which were removed, for the log."""
     made = [f"{name}={value}" for name, value in after.items() if before.get(name) != value]
     return ", ".join(made + [f"{name} removed" for name in before if name not in after])

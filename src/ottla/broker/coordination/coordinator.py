@@ -54,7 +54,7 @@ class When(Enum):
 
 
 class Parked(Enum):
-    """What a decision returns whose machine keeps the ticket, and answers it in a later turn."""
+    """Returned by a decision whose machine keeps the ticket, and answers it in a later turn."""
 
     PARKED = "parked"
 
@@ -269,7 +269,7 @@ class Coordinator(Generic[M]):
             self._release(answers, effects)
 
     def _fail_unsettled(self) -> None:
-        """What was written may be lost, and with it what was decided after it."""
+        """Fails all results that are not durable: their writes may be lost."""
         unsettled, self._unsettled = self._unsettled, deque()
         for one in unsettled:
             one.timeout.cancel()

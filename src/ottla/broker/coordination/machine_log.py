@@ -65,7 +65,7 @@ class EventCodec(NamedTuple):
 
 
 def batches_of(turn: Turn, codec: EventCodec) -> Iterator[bytes]:
-    """What a turn wrote as batches: one for events outside of transactions, and one for each transaction."""
+    """The batches of a turn: one for events outside of transactions, and one for each transaction."""
     for producer, run in groupby(turn.written, key=attrgetter("producer")):
         records: list[Record] = []
         size_bytes = 0

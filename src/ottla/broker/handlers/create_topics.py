@@ -48,7 +48,7 @@ def _respond(
 
 
 def _check(asked: CreatableTopic) -> Refused | None:
-    """What is wrong with a topic that `NewTopic` cannot say."""
+    """Refuses a topic that `NewTopic` cannot express."""
     null = [config.name for config in asked.configs if config.value is None]
     if null:
         return Refused(ErrorCode.INVALID_CONFIG, f"no value is given for {', '.join(null)}")

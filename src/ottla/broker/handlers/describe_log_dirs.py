@@ -69,7 +69,7 @@ def _respond(
 
 
 def _here(node: Node, log_dir: LogDir) -> Generator[None, None, LogDir]:
-    """What of a place that all nodes share belongs to this one: the partitions of which it is a replica."""
+    """A log directory that all nodes share, with only the partitions of which this node is a replica."""
     cluster = node.cluster
     if len(cluster.nodes) == 1:
         return log_dir

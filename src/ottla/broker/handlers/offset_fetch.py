@@ -78,13 +78,13 @@ class FoundOffsets(NamedTuple):
 
 
 class AllOffsets(NamedTuple):
-    """What a group has committed, and the partitions for which a transaction may still change it."""
+    """All committed offsets of a group, and the partitions for which a transaction may still change them."""
 
     commits: list[OffsetCommitted]
     unstable: frozenset[tuple[str, int]]
 
 
-# What a group has committed, or why that is not known.
+# The committed offsets of a group, or why they are not known.
 Found = list[FoundOffsets] | AllOffsets | Refused
 
 
@@ -150,7 +150,7 @@ def _wanted(node: Node, topic: OffsetFetchRequestTopics, version: int) -> Wanted
 def _find(
     node: Node, group_id: str, wanted: list[WantedTopic] | None, stable: bool
 ) -> NowOrLater[Found]:
-    """What the group has committed for the wanted topics, or for all of them; or an error."""
+    """The committed offsets of a group for the wanted topics, or for all of them; or an error."""
     if wanted is None:
         return node.groups.ask(
             group_id, lambda groups, turn, _: _all_offsets(groups, group_id, stable), unchanged

@@ -36,7 +36,7 @@ LARGE_REQUESTS: Final = 4
 
 
 def at_once(steps: Generator[None, None, T]) -> T:
-    """What a generator returns, without pauses: for work that is known to be short."""
+    """Runs a generator without pauses, and returns its result: for work that is known to be short."""
     try:
         while True:
             next(steps)
@@ -107,7 +107,7 @@ class LoopShare:
                 following -= 1
 
     async def run(self, steps: Generator[None, None, T]) -> T:
-        """What a generator returns; it goes on for a slice at a time, and is closed if the caller is cancelled."""
+        """Runs a generator a slice at a time, and returns its result; it is closed if the caller is cancelled."""
         now = self._now
         try:
             end = self._end_of_new_work()
@@ -140,7 +140,7 @@ class LoopShare:
     def answer(
         self, steps: Generator[None, None, T], first_steps: int = FIRST_STEPS
     ) -> T | Coroutine[Any, Any, T]:
-        """What a generator returns, if it takes few steps and little time; else a coroutine that goes on in slices."""
+        """The result of a generator that takes few steps and little time; else a coroutine that runs it in slices."""
         try:
             untimed, seconds = min(first_steps, UNTIMED_STEPS), FIRST_SECONDS
             if self._short_calls:
@@ -158,7 +158,7 @@ class LoopShare:
         return self.run(steps)
 
     async def elsewhere(self, function: Callable[..., T], *arguments: object) -> T:
-        """What a function returns that runs on a thread: one at a time, in the order in which they came."""
+        """Runs a function on a thread, and returns its result: one at a time, in the order of the calls."""
         async with self._thread:
             return await asyncio.to_thread(function, *arguments)
 

@@ -1,1 +1,1 @@
-"""What a broker counts and measures, in Prometheus' format, and the HTTP listener that shows it."""
+"""Metrics of a broker in Prometheus' format, and the HTTP listener that serves them."""

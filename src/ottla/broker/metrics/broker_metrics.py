@@ -111,7 +111,7 @@ STARTED = Metric("process_start_time_seconds", "gauge", "When the process began,
 
 
 class Extent(NamedTuple):
-    """What there is of a topic."""
+    """The size of a topic."""
 
     partitions: int
     size_bytes: int
@@ -122,7 +122,7 @@ class Extent(NamedTuple):
 async def page_of(
     cluster: Cluster, servers: Mapping[int, Server], loop_monitor: LoopMonitor
 ) -> Page:
-    """Looks at everything once; requests have their turn in between."""
+    """Collects all metrics; the loop serves requests in between."""
     page = Page()
     kind = "compiled" if kernel.COMPILED else "pure"
     page.add(BUILD, 1, version=VERSION, python=platform.python_version(), kernel=kind)
@@ -223,7 +223,7 @@ def _add_topic(page: Page, name: str, found: Extent) -> None:
 
 
 def _extent_of(cluster: Cluster, topic: Topic, partitions: range) -> Extent:
-    """What is known without claiming anything; what cannot be read now counts as nothing."""
+    """Adds up partitions without claiming them; one that cannot be read now counts as empty."""
     size_bytes = start_offsets = end_offsets = 0
     unopened: list[PartitionRef] = []
     for partition in partitions:

@@ -12,7 +12,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metric(NamedTuple):
-    """What is measured; `kind` is counter, gauge or histogram."""
+    """A metric; `kind` is counter, gauge or histogram."""
 
     name: str
     kind: str

@@ -26,7 +26,7 @@ PLAIN: Final = "text/plain; charset=utf-8"
 
 
 class Reply(NamedTuple):
-    """What is sent."""
+    """An HTTP response."""
 
     status: HTTPStatus
     content_type: str

@@ -114,7 +114,7 @@ class ResponseQueue:
             self.unsent_bytes += len(part)
 
     def take_unsent(self) -> list[Buffer]:
-        """What is to be sent now; it is the caller's then."""
+        """Takes the bytes that are to be sent now."""
         unsent = self._unsent
         self._unsent, self.unsent_bytes = [], 0
         return unsent

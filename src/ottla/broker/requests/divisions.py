@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 
 class Repeated(NamedTuple):
-    """What becomes of elements with the same values of some fields (none: of equal elements)."""
+    """How elements are treated that have the same values in `fields` (none: that are equal)."""
 
     fields: tuple[str, ...] = ()
-    most: int = 1  # so many of them are kept
+    most: int = 1  # so many of them stay
 
     def key(self, element: Any) -> Hashable:
         if not self.fields:
@@ -25,9 +25,9 @@ class Division(NamedTuple):
     """A list of a request that may be divided, and the list of the response that answers it.
 
     `inner` divides a list in each element. `named` are the fields by which an element of the response is known: the
-    response to an element that was divided comes in several, which are joined again. `repeated` says what names the
-    same thing: in a list with an `inner` one, such elements become one; else at most so many of them are kept, side by
-    side and in the same piece, because some handlers refuse what is asked twice.
+    response to an element that was divided comes in several, which are joined again. `repeated` says which elements
+    name the same thing: in a list with an `inner` one, they become one element; else at most so many of them stay, side
+    by side and in the same piece, because some handlers refuse a repeated element.
     """
 
     field: str

@@ -33,7 +33,7 @@ from ottla.errors import ErrorCode
 
 
 def arrange(owner: Any, division: Division) -> Generator[None, None, Any]:
-    """The request, in which what is repeated is side by side, and no more often than it matters."""
+    """The request with repeated elements side by side, each no more often than its handler needs to see."""
     elements = getattr(owner, division.field)
     if not elements:
         return owner
@@ -61,7 +61,7 @@ def arrange(owner: Any, division: Division) -> Generator[None, None, Any]:
 
 
 def _one_of(same: list[Any], inner: Division) -> Any:
-    """One element with all that several of the same name have in their inner lists."""
+    """Joins elements of the same name, with their inner lists."""
     if len(same) == 1:
         return same[0]
     joined: list[Any] | None = []
@@ -108,7 +108,7 @@ def _with(owner: Any, field: str, elements: list[Any] | None) -> Any:
 
 
 def join(response: Any, more: Any, division: Division) -> Any:
-    """Two responses as one; an error of a whole response is the answer to all of the request."""
+    """Joins two responses; if one has an error for all of its request, that is the whole response."""
     if _error_of(response) != ErrorCode.NONE:
         return response
     if _error_of(more) != ErrorCode.NONE:

@@ -1,4 +1,4 @@
-"""Which errors a response carries, wherever they are in it."""
+"""Counting the errors of a response, wherever they are in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAUSING_COUNTERS: dict[type[Any], PausingErrorCounter] = {}
 
 
 def error_counter_of(response: type[Any]) -> ErrorCounter:
-    """What counts the errors of a kind of response."""
+    """The function that counts the errors of a kind of response."""
     found = _COUNTERS.get(response)
     if found is None:
         found = _COUNTERS[response] = _compiled(response)
