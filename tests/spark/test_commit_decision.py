@@ -159,7 +159,7 @@ def planned(number: int, digest: str) -> PlannedOffsets:
 def test_where_the_offsets_of_a_commit_come_from(
     then: PlannedOffsets | None, now: PlannedOffsets | None, origin: PlanOrigin, digest: str | None
 ) -> None:
-    plan = CommitPlan("mine", 7, TaskPlan("fraud", "exactly-once", {}, then), now, "ckpt")
+    plan = CommitPlan("mine", 7, TaskPlan({}, then), now, "ckpt")
     assert plan.origin is origin
     assert plan.marker == Marker("mine", 7, digest)
     assert bool(plan.sources) is (digest is not None)

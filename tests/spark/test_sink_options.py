@@ -90,7 +90,7 @@ def test_the_columns_of_sparks_kafka_sink_are_taken() -> None:
         ("value binary; partition string", "column 'partition' has to be int"),
         ("value binary; headers string", "array<struct<key:string,value:binary>>"),
         ("value binary; timestamp string", "column 'timestamp'"),
-        ("value binary; colour string", r"no use for the columns \['colour'\]"),
+        ("value binary; colour string", r"does not write the columns \['colour'\]"),
     ],
 )
 def test_columns_that_cannot_be_written_are_refused(columns: str, why: str) -> None:
@@ -144,7 +144,7 @@ def test_tasks_compress_as_the_producer_would() -> None:
 
 def test_epochs_that_end_without_their_tasks_are_told_to_be_continuous_processing() -> None:
     for kind in (ExactlyOnceWriter, AtLeastOnceWriter):
-        writer = kind(stream(topic="out"), TaskPlan(None, "exactly-once"))
+        writer = kind(stream(topic="out"), TaskPlan())
         with pytest.raises(ConfigError, match="this query is processed continuously"):
             writer.commit([None, None], 0)
 

@@ -415,6 +415,6 @@ def test_a_commit_for_the_lag_that_fails_is_nobodys_loss(
     reader.commit(end)
     assert caplog.text.count("were not committed") == 1, "it is not tried again at once"
     member.close()
-    reader._try_again_at = 0.0
+    reader._lag_commits.next_attempt_at = 0.0
     reader.commit(end)
     assert told(stage, group) == {stage.at(0): 0}

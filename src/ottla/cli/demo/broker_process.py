@@ -33,7 +33,7 @@ class BrokerProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                start_new_session=True,  # Ctrl-C is for the process that started it
+                start_new_session=True,  # Ctrl-C reaches only the parent
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()

@@ -6,7 +6,8 @@ It comes together in two steps, both in `commit_planner`, because no process of 
    checkpoint. It travels in the pickled writer to the tasks, and in the message of task 0 to the commit.
 2. The commit: a `CommitPlan` with the ids that Spark gave to the tasks, the task plan, and `offsets/N` read again.
 
-`commit_decision` compares the plan of then, the plan of now and the marker, and says what to do.
+`commit_decision` compares the plan of then, the plan of now and the marker, and says what to do. The pipeline's name
+and the risks that its user accepts do not change from one micro-batch to the next: they are in `progress.Target`.
 """
 
 from __future__ import annotations
@@ -45,8 +46,6 @@ class PlannedOffsets(NamedTuple):
 class TaskPlan:
     """What is known when Spark plans the tasks of a micro-batch."""
 
-    pipeline: str | None
-    delivery: str
     partition_counts: Mapping[str, int] = field(default_factory=dict)
     """Of the target topics that are known by name: all tasks of the micro-batch use the same counts."""
     offsets: PlannedOffsets | None = None

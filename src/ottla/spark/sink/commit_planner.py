@@ -13,7 +13,13 @@ from ottla.client.blocking.admin import Admin
 from ottla.errors import ConfigError
 from ottla.spark.driver_folder import SourceRegistry, driver_folder
 from ottla.spark.sink.checkpoint_files import CheckpointError, open_files
-from ottla.spark.sink.commit_plan import CommitPlan, KafkaSourcePlan, PlannedOffsets, TaskPlan
+from ottla.spark.sink.commit_plan import (
+    CommitPlan,
+    KafkaSourcePlan,
+    PlannedOffsets,
+    PlanOrigin,
+    TaskPlan,
+)
 from ottla.spark.sink.process_state import SINK_PROCESS
 from ottla.spark.sink.progress import Marker, marker_group
 from ottla.spark.sink.query_checkpoint import Checkpoint, find_checkpoint
@@ -45,12 +51,11 @@ class CommitPlanner:
 
     def task_plan(self) -> TaskPlan:
         """What is known when Spark plans the tasks, just after it wrote `offsets/N`."""
-        settings = self._settings
-        counts = planned_partition_counts(settings)
+        counts = planned_partition_counts(self._settings)
         offsets = self._newest_offsets()
         if offsets is not None:
             self._check_pipeline_names(offsets)
-        return TaskPlan(settings.pipeline, settings.delivery, counts, offsets)
+        return TaskPlan(counts, offsets)
 
     def _newest_offsets(self) -> PlannedOffsets | None:
         """The plan of the micro-batch that is about to run; None if the checkpoint's location is not known yet.
@@ -59,17 +64,22 @@ class CommitPlanner:
         """
         settings = self._settings
         location = settings.location
-        if location is None or self._is_given_up(location):
+        is_exactly_once = settings.delivery == EXACTLY_ONCE
+        is_needed = is_exactly_once and settings.commits_source_offsets
+        if location is None:
+            return None
+        if location in SINK_PROCESS.unreadable_checkpoints and not is_needed:
             return None
         try:
             checkpoint = Checkpoint(location, open_files(location, settings.storage))
             batch = _newest_batch(checkpoint)
-            if batch is None or settings.delivery != EXACTLY_ONCE:
+            if batch is None or not is_exactly_once:
                 return None
             return self._read_offsets(checkpoint, batch)
         except CheckpointError as error:
-            if settings.delivery == EXACTLY_ONCE:
+            if is_exactly_once:
                 self._give_up(location, error)
+            SINK_PROCESS.unreadable_checkpoints.add(location)
             return None
 
     # At the commit
@@ -79,7 +89,7 @@ class CommitPlanner:
     ) -> CommitPlan:
         """Everything that the commit is decided from; the checkpoint is read again."""
         plan = self.read_checkpoint(CommitPlan(query, batch, tasks), checkpoint_root)
-        if plan.offsets is None:
+        if plan.offsets is None or plan.origin is PlanOrigin.REPLACED:
             return plan
         self._check_pipeline_names(plan.offsets)
         kafka_source = plan.offsets.kafka_source
@@ -90,7 +100,9 @@ class CommitPlanner:
         """The plan with what the checkpoint says now; `root` is the session's checkpoint location for all queries."""
         settings = self._settings
         location = settings.location or root
-        if self._is_given_up(location):
+        plan = replace(plan, location=location)
+        is_unreadable = location in SINK_PROCESS.unreadable_checkpoints
+        if is_unreadable and not settings.commits_source_offsets:
             return plan
         try:
             checkpoint = find_checkpoint(
@@ -152,10 +164,6 @@ class CommitPlanner:
             name = self._registry.pipeline_of(source)
             if name and name != self._settings.pipeline:
                 raise names_differ(name, self._settings.pipeline)
-
-    def _is_given_up(self, location: str | None) -> bool:
-        is_unreadable = location in SINK_PROCESS.unreadable_checkpoints
-        return is_unreadable and not self._settings.commits_source_offsets
 
     def _give_up(self, location: str | None, error: CheckpointError) -> None:
         """Continue without the checkpoint, if the options allow that."""

@@ -91,6 +91,9 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         remove_leftovers(query, batchId, self._driver_folder)
         freeze_loaded_modules()
         log.info("%s: micro-batch %d: %s", target.pipeline, batchId, outcome.value)
+        log.debug(
+            "%s: micro-batch %d: its plan was %s", target.pipeline, batchId, plan.origin.value
+        )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing to undo in Kafka: nothing was sent, or `commit` aborted its transaction, or it committed."""

@@ -211,6 +211,31 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         raise self._error
 
 
+class LagCommits:
+    """Commits processed offsets in the group of commitOffsets, for tools that show lag; without a group it does
+    nothing.
+
+    The same offsets once; after a failure again, after a pause.
+    """
+
+    def __init__(self, cluster: SourceCluster, group: str | None) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._tried: Mapping[TopicPartition, int] | None = None
+        self.next_attempt_at = 0.0
+
+    def commit(self, processed: SourceOffset) -> None:
+        """Micro-batches were processed up to here."""
+        now = time.monotonic()
+        if self._group is None:
+            return
+        if processed.offsets == self._tried and now < self.next_attempt_at:
+            return
+        self._tried = processed.offsets
+        is_committed = self._cluster.commit(self._group, processed.offsets)
+        self.next_attempt_at = math.inf if is_committed else now + COMMIT_RETRY_SECONDS
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream from position to position; Spark keeps the positions in its checkpoint."""
 
@@ -227,8 +252,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: SourceOffset | None = None
         self._reported_losses: tuple[str, ...] = ()
         self._former: list[TopicPartition] = []
-        self._tried_for_lag: Mapping[TopicPartition, int] | None = None
-        self._try_again_at = 0.0
+        self._lag_commits = LagCommits(self._cluster, self._options.commit_group)
         self._registry = SourceRegistry(driver_folder())
         self._renewal = self._new_renewal()
 
@@ -291,7 +315,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = SourceOffset.from_json(start)
         # The micro-batch up to `start` is done. Spark calls `commit` for it only when the next one is planned.
         if not begin.is_initial:
-            self._commit_for_lag(begin)
+            self._lag_commits.commit(begin)
         end = self._available(begin)
         if is_same(begin, end) or not self._is_due(offset_count(begin, end), limit):
             if self._renewal is not None:
@@ -398,18 +422,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """A micro-batch was processed up to here; with commitOffsets the group gets the offsets."""
-        self._commit_for_lag(SourceOffset.from_json(end))
-
-    def _commit_for_lag(self, processed: SourceOffset) -> None:
-        """Commit the processed offsets with commitOffsets: once, and after a failure again, after a pause."""
-        group, now = self._options.commit_group, time.monotonic()
-        if group is None:
-            return
-        if processed.offsets == self._tried_for_lag and now < self._try_again_at:
-            return
-        self._tried_for_lag = processed.offsets
-        is_committed = self._cluster.commit(group, processed.offsets)
-        self._try_again_at = math.inf if is_committed else now + COMMIT_RETRY_SECONDS
+        self._lag_commits.commit(SourceOffset.from_json(end))
 
     def stop(self) -> None:
         """The query has ended: close the connections."""
