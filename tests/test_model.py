@@ -50,8 +50,8 @@ def test_ipv6_is_printed_in_brackets() -> None:
         ("[localhost]:9092", "only for IPv6"),
         (":9092", "write 0.0.0.0:9092 for every interface"),
         ("http://localhost:9092", "ambiguous"),
-        ("a b:9092", "no host name"),
-        ("a,b:9092", "no host name"),
+        ("a b:9092", "not a host name"),
+        ("a,b:9092", "not a host name"),
     ],
 )
 def test_a_bad_endpoint_says_what_to_write(text: str, advice: str) -> None:
