@@ -228,7 +228,7 @@ class _ResponseBuilder:
                     topic=one.target.topic, topic_id=one.target.topic_id, partitions=[]
                 )
             data = _partition(node, one, version, self._is_committed)
-            if _needs_leader(one.refused, version):
+            if one.refused is not None and _needs_leader(one.refused, version):
                 data.current_leader = _leader(node, one)
                 self._leaders[data.current_leader.leader_id] = None
             topic.partitions.append(data)
@@ -273,12 +273,8 @@ def _partition(node: Node, one: Fetched, version: int, is_committed: bool) -> Pa
     return data
 
 
-def _needs_leader(refused: Refused | None, version: int) -> bool:
-    return (
-        refused is not None
-        and refused.error in _LEADER_ERRORS
-        and version >= FIRST_VERSION_WITH_LEADERS
-    )
+def _needs_leader(refused: Refused, version: int) -> bool:
+    return refused.error in _LEADER_ERRORS and version >= FIRST_VERSION_WITH_LEADERS
 
 
 def _leader(node: Node, one: Fetched) -> LeaderIdAndEpoch:
