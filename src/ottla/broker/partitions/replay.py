@@ -69,12 +69,13 @@ class Replay:
             self._offset = end_offset
             return 0
         try:
-            cost = sum([self._apply(entry) for entry in entries])
+            for entry in entries:
+                self._apply(entry)
         except CorruptRecordsError as error:
             raise DamagedError(f"a batch behind offset {offset} is damaged: {error}") from error
         if self._offset <= offset:
             raise DamagedError(f"the batches at offset {offset} are out of order")
-        return cost
+        return sum([entry.cost for entry in entries])
 
     def _load_snapshot(self, entries: Iterator[SnapshotEntry], batch_count: int) -> int:
         """Takes as many entries as batches; says how many are left when all have been taken."""
@@ -106,7 +107,7 @@ class Replay:
             )
         self._cleaned_offset = None
 
-    def _apply(self, entry: BatchEntry) -> int:
+    def _apply(self, entry: BatchEntry) -> None:
         header = entry.header
         partition = self.partition
         # A log may start inside a batch (DeleteRecords); its producer is remembered all the same.
@@ -122,7 +123,6 @@ class Replay:
                 self.log.note_aborted(partition.aborted_span(ended))
         self._offset = header.last_offset + 1
         self.batch_count += 1
-        return entry.cost
 
     def _finish(self) -> None:
         self.partition.end_offset = self.log.end_offset
