@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ottla.ports import StorageError
-from ottla.ports.futures import after, settled
+from ottla.ports.futures import after
 
 
 def test_what_is_done_is_followed_at_once() -> None:
@@ -27,7 +27,7 @@ def test_what_follows_may_take_its_time_as_well() -> None:
         await asyncio.sleep(0)
         assert not result.done()
         second.set_result(None)
-        assert await settled(result) is None
+        await result
 
     asyncio.run(scenario())
 
@@ -54,7 +54,7 @@ def test_what_fails_first_is_the_outcome(failing: str) -> None:
         if failing == "second":
             second.set_exception(StorageError("second"))
         with pytest.raises(StorageError, match=failing):
-            await settled(result)
+            await result
 
     asyncio.run(scenario())
 

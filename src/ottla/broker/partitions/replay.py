@@ -1,4 +1,4 @@
-"""The state of a partition from its log: the newest good snapshot, and the batches behind it."""
+"""Rebuilds the state of a partition from its newest usable snapshot and the batches behind it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLICE_BATCHES: Final = 500
 
 
 class Replay:
-    """A replay that is done in slices; nobody sees the state before it is over."""
+    """A replay in slices; its state is not used before it is over."""
 
     def __init__(self, log: PartitionLog, now_ms: int) -> None:
         self.log = log
@@ -186,11 +186,11 @@ class ReplayQueue:
         return ref in self._waiting
 
     def begin(self, replay: Replay) -> None:
-        """Replays a slice, if nobody has used it up in this turn of the loop; the rest follows, if there is any."""
+        """Replays what is left of the slice of this turn of the loop; the rest follows in later turns."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            # Nobody else has work to do.
+            # There are no requests to be served in between.
             while not replay.is_over:
                 replay.advance(SLICE_BATCHES)
             return
@@ -202,14 +202,14 @@ class ReplayQueue:
         self._schedule(loop)
 
     def drop(self, ref: PartitionRef) -> None:
-        """Gives up the replay of a partition that is led elsewhere, or is no more."""
+        """Gives up the replay of a partition that another node leads, or whose topic was deleted."""
         self._waiting.pop(ref, None)
 
     def clear(self) -> None:
         self._waiting.clear()
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The next turn of the loop has a slice of its own; it is the last one if nobody needed any of this."""
+        """Takes another turn, unless nothing was replayed in this one and nothing waits."""
         is_idle = not self._waiting and self._left_in_turn == SLICE_BATCHES
         if not is_idle and not self._is_scheduled:
             self._is_scheduled = True

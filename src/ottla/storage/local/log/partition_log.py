@@ -165,7 +165,7 @@ class LocalLog:
     # -- opening
 
     def load(self, folder: Folder, start_offset: int, recovery_point: int) -> None:
-        """Takes over a folder that is in order."""
+        """Loads a folder that needs no recovery."""
         bases = list(folder.sizes)
         for base_offset, next_base in pairwise(bases):
             segment = self._segment(base_offset, next_base, folder.sizes[base_offset])
@@ -502,7 +502,7 @@ class LocalLog:
         for segment in segments:
             self._sealed_bytes -= segment.size_bytes
             self.durability.dropped(segment)
-            # The records of aborted transactions went with the cleaning: nobody has to be told of them.
+            # Compaction removed the records of aborted transactions: readers need no spans of them.
             self._aborted.drop(segment.base_offset)
             segment.close()
         # Else the next claim takes the index for lost, and looks for its entries once more.
