@@ -20,6 +20,7 @@ from ottla.broker.partitions.shard import Shard
 from ottla.broker.requests.request import RequestContext
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint
+from ottla.storage.memory import MemoryStore
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -132,6 +133,21 @@ def test_deleted_records_are_answered_when_that_is_durable() -> None:
             (ErrorCode.OFFSET_OUT_OF_RANGE, -1),
         ]
         assert [shard_of(node, number).log.start_offset for number in range(3)] == [2, 3, 0]
+
+    asyncio.run(scenario())
+
+
+def test_records_are_deleted_where_there_is_no_room_for_a_snapshot() -> None:
+    async def scenario() -> None:
+        store = MemoryStore(clock=SteppingClock())
+        node = node_over(store)
+        shard = shard_of(node)
+        for sequence in range(3):
+            shard.append_own(batch(7, sequence), NOW_MS)
+        store._budget.max_bytes = store._budget.used_bytes
+        response = await delete_records.handle(node, delete(node, 3), CONTEXT)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
+        assert (shard.log.start_offset, shard.partition.start_offset) == (3, 3)
 
     asyncio.run(scenario())
 

@@ -106,9 +106,9 @@ class Turns:
         self.counts = [0]
         real = Replay._apply
 
-        def apply(replay: Replay, entry: BatchEntry) -> int:
+        def apply(replay: Replay, entry: BatchEntry) -> None:
             self.counts[-1] += 1
-            return real(replay, entry)
+            real(replay, entry)
 
         patch.setattr(Replay, "_apply", apply)
         asyncio.get_running_loop().call_soon(self._next)

@@ -26,6 +26,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigError, IllegalStateError, OttlaError
 from ottla.model import Endpoint
 from ottla.ports import Clock, LogStore
+from ottla.ports.futures import settled
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.listener import MetricsListener
@@ -227,7 +228,7 @@ class RunningBroker:
             server.node.partitions.close()
         for node_id in list(self._reserved):
             self._release_port(node_id)
-        self.cluster.store.close()
+        await settled(self.cluster.store.close())
 
     async def stop_listening(self) -> None:
         """Finishes accepted requests, and accepts no more."""
@@ -274,6 +275,6 @@ async def start_broker(settings: BrokerSettings) -> RunningBroker:
     except BaseException:
         if broker is not None:
             await broker.stop_listening()
-        store.close()
+        await settled(store.close())
         raise
     return broker

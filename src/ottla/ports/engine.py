@@ -75,6 +75,6 @@ class LogStore(Inspection, Protocol):
         """Does what is due; called about once a second with `monotonic_ms` of the engine's clock."""
         ...
 
-    def close(self) -> None:
-        """Stops cleanly: claims end, everything is durable, the next start needs no recovery."""
+    def close(self) -> asyncio.Future[None] | None:
+        """Stops cleanly: when it is done claims are over, everything is durable, and a start needs no recovery."""
         ...

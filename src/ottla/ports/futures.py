@@ -20,9 +20,39 @@ def after(
     """Calls `follow` when an engine is done: now if it is. What fails first is raised, or fails the future."""
     if outcome is None:
         return follow()
+    result: asyncio.Future[None] = outcome.get_loop().create_future()
 
-    async def follow_later(first: asyncio.Future[None]) -> None:
-        await first
-        await settled(follow())
+    def go_on(done: asyncio.Future[None]) -> None:
+        if result.done():
+            return
+        error = _failure_of(done)
+        if error is None:
+            try:
+                following = follow()
+            except Exception as failure:
+                error = failure
+            else:
+                if following is not None:
+                    following.add_done_callback(end)
+                    return
+        _end(result, error)
 
-    return asyncio.ensure_future(follow_later(outcome))
+    def end(done: asyncio.Future[None]) -> None:
+        if not result.done():
+            _end(result, _failure_of(done))
+
+    outcome.add_done_callback(go_on)
+    return result
+
+
+def _failure_of(done: asyncio.Future[None]) -> BaseException | None:
+    return asyncio.CancelledError() if done.cancelled() else done.exception()
+
+
+def _end(result: asyncio.Future[None], error: BaseException | None) -> None:
+    if error is None:
+        result.set_result(None)
+    elif isinstance(error, asyncio.CancelledError):
+        result.cancel()
+    else:
+        result.set_exception(error)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from ottla.config.topic import TopicConfig
-from ottla.records.batch import NO_PRODUCER_ID, BatchHeader
+from ottla.records.batch import BatchHeader
 
 Buffer = bytes | bytearray | memoryview
 
@@ -34,17 +34,14 @@ class Extent(NamedTuple):
 
 
 class BatchEntry(NamedTuple):
-    """A batch as a replay needs it: its header, and the whole batch if it is a control batch, else b""."""
+    """A batch as a replay needs it: its header, and the whole batch if it is a control batch, else b"".
+
+    The cost says as how many batches it counts: one more for each CHECKED_BYTES_PER_BATCH of a producer's batch.
+    """
 
     header: BatchHeader
     control: Buffer
-
-    @property
-    def cost(self) -> int:
-        """As how many batches it counts, by the time that its checksum takes."""
-        if self.header.producer_id == NO_PRODUCER_ID:
-            return 1
-        return 1 + self.header.size_bytes // CHECKED_BYTES_PER_BATCH
+    cost: int
 
 
 class Log(Protocol):

@@ -214,7 +214,7 @@ class Compactor:
         return found if found.is_due(config.min_cleanable_dirty_ratio, overdue) else None
 
     async def _clean(self, dirty: DirtyLog) -> bool:
-        """Cleans one log; False if somebody else changed it meanwhile."""
+        """Cleans one log; False if its segments were deleted meanwhile."""
         shard, extent = dirty
         log, config = shard.log, shard.config
         now_ms = self._node.cluster.clock.now_ms()
@@ -316,7 +316,7 @@ class Compactor:
     async def _read_batch(self, header: BatchHeader, read: Callable[[int], T]) -> T:
         """What a function returns that reads a batch; it is given how much that may decompress to.
 
-        It runs on a thread if it takes long: nobody but the cleaner has to do with what it works on.
+        It runs on a thread if it takes long: only the cleaner uses the objects that it works on.
         """
         if (
             header.size_bytes <= CLEANED_AT_ONCE_BYTES

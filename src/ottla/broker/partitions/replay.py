@@ -1,4 +1,4 @@
-"""The state of a partition from its log: the newest good snapshot, and the batches behind it."""
+"""Rebuilds the state of a partition from its newest usable snapshot and the batches behind it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLICE_BATCHES: Final = 500
 
 
 class Replay:
-    """A replay that is done in slices; nobody sees the state before it is over."""
+    """A replay in slices; its state is not used before it is over."""
 
     def __init__(self, log: PartitionLog, now_ms: int) -> None:
         self.log = log
@@ -69,12 +69,13 @@ class Replay:
             self._offset = end_offset
             return 0
         try:
-            cost = sum([self._apply(entry) for entry in entries])
+            for entry in entries:
+                self._apply(entry)
         except CorruptRecordsError as error:
             raise DamagedError(f"a batch behind offset {offset} is damaged: {error}") from error
         if self._offset <= offset:
             raise DamagedError(f"the batches at offset {offset} are out of order")
-        return cost
+        return sum([entry.cost for entry in entries])
 
     def _load_snapshot(self, entries: Iterator[SnapshotEntry], batch_count: int) -> int:
         """Takes as many entries as batches; says how many are left when all have been taken."""
@@ -106,7 +107,7 @@ class Replay:
             )
         self._cleaned_offset = None
 
-    def _apply(self, entry: BatchEntry) -> int:
+    def _apply(self, entry: BatchEntry) -> None:
         header = entry.header
         partition = self.partition
         # A log may start inside a batch (DeleteRecords); its producer is remembered all the same.
@@ -122,7 +123,6 @@ class Replay:
                 self.log.note_aborted(partition.aborted_span(ended))
         self._offset = header.last_offset + 1
         self.batch_count += 1
-        return entry.cost
 
     def _finish(self) -> None:
         self.partition.end_offset = self.log.end_offset
@@ -186,11 +186,11 @@ class ReplayQueue:
         return ref in self._waiting
 
     def begin(self, replay: Replay) -> None:
-        """Replays a slice, if nobody has used it up in this turn of the loop; the rest follows, if there is any."""
+        """Replays what is left of the slice of this turn of the loop; the rest follows in later turns."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            # Nobody else has work to do.
+            # There are no requests to be served in between.
             while not replay.is_over:
                 replay.advance(SLICE_BATCHES)
             return
@@ -202,14 +202,14 @@ class ReplayQueue:
         self._schedule(loop)
 
     def drop(self, ref: PartitionRef) -> None:
-        """Gives up the replay of a partition that is led elsewhere, or is no more."""
+        """Gives up the replay of a partition that another node leads, or whose topic was deleted."""
         self._waiting.pop(ref, None)
 
     def clear(self) -> None:
         self._waiting.clear()
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The next turn of the loop has a slice of its own; it is the last one if nobody needed any of this."""
+        """Takes another turn, unless nothing was replayed in this one and nothing waits."""
         is_idle = not self._waiting and self._left_in_turn == SLICE_BATCHES
         if not is_idle and not self._is_scheduled:
             self._is_scheduled = True

@@ -58,6 +58,7 @@ class PartitionEntries:
     def __init__(self, path: str) -> None:
         self._path = path
         self._entries: dict[Key, PartitionEntry] = {}
+        self.get = self._entries.get
         recovery_points = self._read(layout.RECOVERY_POINTS_FILE)
         log_starts = self._read(layout.LOG_STARTS_FILE)
         cleaned = self._read(layout.CLEANED_OFFSETS_FILE)
@@ -82,9 +83,6 @@ class PartitionEntries:
 
     def __iter__(self) -> Iterator[PartitionEntry]:
         return iter(self._entries.values())
-
-    def get(self, key: Key) -> PartitionEntry | None:
-        return self._entries.get(key)
 
     def made(self, key: Key) -> PartitionEntry:
         """The entry of a partition, which is made if there is none."""

@@ -257,7 +257,7 @@ class LocalStore:
 
     def _claim(self, entry: PartitionEntry, ref: PartitionRef, config: TopicConfig) -> LocalLog:
         path = entry.path
-        # Before anything else: a thread that is still at work goes by the folder's name.
+        # Before anything else: a check that is still running uses the folder by its name.
         was_checked = self._checks.take_check(entry)
         self._set_aside_other(entry, ref)
         new_files = self._make_folder(entry, ref)

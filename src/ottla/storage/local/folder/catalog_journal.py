@@ -81,7 +81,7 @@ class Journal:
             )
         if self._sync_first is not None:
             self._sync_first()
-        # Through JSON, so that nobody can change what is kept and a restart gives the same.
+        # Through JSON: callers keep no reference to stored values, and a restart gives the same ones.
         self._append(encode_line(self._revision + 1, self._epoch, changes))
         self._apply(self._revision + 1, self._epoch, json.loads(json.dumps(dict(changes))))
         self._rewrite_if_large()
@@ -108,7 +108,7 @@ class Journal:
         self._epoch = epoch
 
     def _load(self) -> int:
-        """Reads the file, cutting off a line that a crash left unfinished; answers its size."""
+        """Reads the file, cutting off a line that a crash left unfinished; returns its size."""
         data = checkpoint_files.read_small_file(self._path) or b""
         position, number = 0, 0
         while position < len(data):

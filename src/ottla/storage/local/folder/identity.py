@@ -1,4 +1,4 @@
-"""Whose a data folder is, and whether it was left in order."""
+"""The lock of a data folder, its cluster and node, and the mark of a clean stop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lock_folder(folder: str) -> int:
 
 
 def open_identity(folder: str, node_id: int, cluster_id: str | None) -> str:
-    """Reads or makes meta.properties; answers the cluster id, which None leaves open."""
+    """Reads or makes meta.properties; returns the cluster id. With None any is accepted, or one is made."""
     path = os.path.join(folder, layout.META_PROPERTIES_FILE)
     data = checkpoint_files.read_small_file(path)
     if data is None:
@@ -59,7 +59,7 @@ def open_identity(folder: str, node_id: int, cluster_id: str | None) -> str:
 
 
 def take_clean_mark(folder: str) -> bool:
-    """Whether the folder was left in order; the mark is gone afterwards."""
+    """Whether the last stop was clean; removes the mark that says so."""
     mark = os.path.join(folder, layout.CLEAN_SHUTDOWN_FILE)
     if not os.path.exists(mark):
         return False
@@ -70,7 +70,7 @@ def take_clean_mark(folder: str) -> bool:
 
 
 def leave_clean_mark(folder: str, epoch: int) -> None:
-    """Says that the folder is in order."""
+    """Leaves the mark of a clean stop."""
     content = json.dumps({"version": 0, "brokerEpoch": epoch}, separators=(",", ":")).encode()
     checkpoint_files.replace_file(os.path.join(folder, layout.CLEAN_SHUTDOWN_FILE), content)
     checkpoint_files.sync_path(folder)

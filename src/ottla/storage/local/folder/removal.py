@@ -1,4 +1,4 @@
-"""Deleting files that nobody needs any more, on the threads that wait for the disk."""
+"""Deleting files and folders, on the threads that wait for the disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = EventLog(__name__)
 
 
 def remove_files(paths: Sequence[str]) -> None:
-    """Deletes files; what cannot go stays, and the log says so."""
+    """Deletes files; a failure is logged."""
     for path in paths:
         try:
             os.unlink(path)

@@ -1,4 +1,4 @@
-"""What a partition's folder says of itself while nobody has claimed it."""
+"""Size, age and offsets of a partition that is not claimed, from the names in its folder."""
 
 from __future__ import annotations
 

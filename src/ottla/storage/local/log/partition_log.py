@@ -165,7 +165,7 @@ class LocalLog:
     # -- opening
 
     def load(self, folder: Folder, start_offset: int, recovery_point: int) -> None:
-        """Takes over a folder that is in order."""
+        """Loads a folder that needs no recovery."""
         bases = list(folder.sizes)
         for base_offset, next_base in pairwise(bases):
             segment = self._segment(base_offset, next_base, folder.sizes[base_offset])
@@ -300,11 +300,8 @@ class LocalLog:
         self.durability.rolled(new)
         self.durability.also_sync(old.stem + layout.INDEX_SUFFIX)
         self.durability.also_sync(old.stem + layout.TIME_INDEX_SUFFIX)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return  # the next flush syncs it
-        self._shared.background.sync_soon(self)
+        if _running_loop() is not None:  # else the next flush syncs it
+            self._shared.background.sync_soon(self)
 
     # -- reading
 
@@ -505,7 +502,7 @@ class LocalLog:
         for segment in segments:
             self._sealed_bytes -= segment.size_bytes
             self.durability.dropped(segment)
-            # The records of aborted transactions went with the cleaning: nobody has to be told of them.
+            # Compaction removed the records of aborted transactions: readers need no spans of them.
             self._aborted.drop(segment.base_offset)
             segment.close()
         # Else the next claim takes the index for lost, and looks for its entries once more.
@@ -524,11 +521,9 @@ class LocalLog:
         if when is SaveTime.AT_CLOSE:
             self._last_snapshot = snapshot
             return None
-        if when is SaveTime.SOON:
-            try:
-                return self._draft_snapshot(snapshot, asyncio.get_running_loop())
-            except RuntimeError:
-                pass  # no event loop is running
+        loop = _running_loop() if when is SaveTime.SOON else None
+        if loop is not None:
+            return self._draft_snapshot(snapshot, loop)
         self._write_snapshot(snapshot)
         return None
 
@@ -569,7 +564,8 @@ class LocalLog:
         except StorageError as error:
             _fail(saved, error)
         else:
-            saved.set_result(None)
+            if not saved.done():  # the caller may have cancelled it
+                saved.set_result(None)
 
     def _take_draft(self, offset: int, done: Future[None]) -> None:
         self._snapshot_is_drafted = False
@@ -718,6 +714,14 @@ class LocalLog:
         logger.warning("index_not_written", text, path=self._active.path, reason=str(error))
 
 
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 def _fail(saved: asyncio.Future[None], error: StorageError) -> None:
-    saved.set_exception(error)
-    saved.exception()  # the caller need not look at it
+    if not saved.done():
+        saved.set_exception(error)
+        saved.exception()  # the caller need not look at it

@@ -120,7 +120,7 @@ class LocalReplacement:
             return
         self._close()
         try:
-            # Whoever claimed the log since may be writing a replacement of its own there.
+            # A later claim may be writing a replacement of its own there.
             self._owner.check_open()
         except StorageError:
             return

@@ -46,7 +46,7 @@ def show(stem: str) -> None:
 
 
 def retire(stem: str) -> list[str]:
-    """Renames the files of a segment to `.deleted`; answers their paths, to be removed later."""
+    """Renames the files of a segment to `.deleted`; returns their paths, to be removed later."""
     retired = []
     for suffix in layout.SEGMENT_SUFFIXES:
         path = stem + suffix
@@ -64,7 +64,7 @@ def settle(stem: str) -> None:
 
 
 def replace(stem: str, old_stems: Sequence[str]) -> list[str]:
-    """Steps 2 to 5; answers the files that are out of use."""
+    """Steps 2 to 5; returns the files that are no longer used."""
     show(stem)
     retired = [path for old_stem in old_stems for path in retire(old_stem)]
     settle(stem)

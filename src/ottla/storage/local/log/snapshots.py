@@ -34,7 +34,7 @@ class SnapshotFiles:
         return os.path.join(self._folder, layout.offset_file_name(offset, layout.SNAPSHOT_SUFFIX))
 
     def save(self, snapshot: Snapshot) -> str:
-        """Writes a snapshot; answers its path."""
+        """Writes a snapshot; returns its path."""
         path = self._path(snapshot.offset)
         checkpoint_files.write_file(path, snapshot.data)
         return self._added(snapshot.offset)
@@ -48,7 +48,7 @@ class SnapshotFiles:
             os.unlink(self.draft_path(offset, epoch))
 
     def take_draft(self, offset: int, epoch: int) -> str:
-        """Lets a snapshot count that was written as a draft; answers its path."""
+        """Gives a snapshot that was written as a draft its name; returns its path."""
         os.replace(self.draft_path(offset, epoch), self._path(offset))
         return self._added(offset)
 

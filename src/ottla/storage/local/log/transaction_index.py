@@ -79,7 +79,7 @@ class AbortedSpans:
         )
 
     def note(self, span: AbortedSpan, base_offset: int) -> list[str]:
-        """Adds a span to the file of a segment unless it is there; answers what has to be synced."""
+        """Adds a span to the file of a segment unless it is there; returns what has to be synced."""
         entries = self._load(base_offset)
         if entries and span.last_offset <= _last_offset(entries, len(entries) - ENTRY_BYTES):
             return []
@@ -108,7 +108,7 @@ class AbortedSpans:
         for found in [base for base in self._on_disk if base >= base_offset]:
             entries = self._load(found)
             position = _position_of(entries, offset)
-            # By position: an entry may be added while somebody is reading.
+            # By position: an entry may be added between two reads.
             while position < len(entries):
                 yield AbortedSpan(*_ENTRY.unpack_from(entries, position)[1:])
                 position += ENTRY_BYTES
@@ -132,7 +132,7 @@ class AbortedSpans:
         self._unsynced.clear()
 
     def begin_sync(self) -> list[str]:
-        """What somebody else syncs instead, one at a time, until `end_sync`."""
+        """The files that the caller syncs instead, until `end_sync`; one caller at a time."""
         self._being_synced, self._unsynced = self._unsynced, {}
         return list(self._being_synced)
 
@@ -140,7 +140,7 @@ class AbortedSpans:
         self._being_synced = {}
 
     def note_checksums(self) -> list[str]:
-        """Writes the checkpoint if it is out of date; answers what has to be synced."""
+        """Writes the checkpoint if it is out of date; returns what has to be synced."""
         if self.checksums == self._noted_checksums:
             return []
         path = os.path.join(self._folder, layout.TXN_CHECKSUMS_FILE)

@@ -71,7 +71,7 @@ def _is_whole_batch(data: mmap.mmap, position: int, lowest_offset: int) -> bool:
 
 
 def keep_aside(path: str, start: int) -> str:
-    """Copies a file from a position on to a file beside it, durably; answers its path."""
+    """Copies a file from a position on to a file beside it, durably; returns its path."""
     target_path = _fresh_path(path)
     source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

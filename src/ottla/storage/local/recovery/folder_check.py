@@ -51,7 +51,7 @@ class FolderCheck:
     cut: folder_recovery.Cut
 
     def run(self, pause: Pause = never_pause) -> int:
-        """Checks the folder and mends it; answers the log's end. DamagedError if that cannot be mended."""
+        """Checks the folder and repairs it; returns the log's end. DamagedError if it cannot be repaired."""
         trust = self.suspicion.trust(self.recovery_point, self.log_start)
         interval_bytes = TopicConfig().index_interval_bytes
         fingerprint = fingerprint_of(self.path)
@@ -66,14 +66,14 @@ class FolderCheck:
 
 @dataclass(frozen=True, slots=True)
 class IndexBuild:
-    """The indexes that are to be made for segments of a folder which is in order otherwise."""
+    """Missing indexes of a folder that needs no other repair."""
 
     path: str
     bases: Sequence[int]
     interval_bytes: int
 
     def run(self, pause: Pause = never_pause) -> int:
-        """Writes them; answers how many segments that were."""
+        """Writes them; returns for how many segments."""
         for base_offset in self.bases:
             stem = os.path.join(self.path, layout.offset_file_name(base_offset, ""))
             segment = stem + layout.LOG_SUFFIX
@@ -90,7 +90,7 @@ class BackgroundCheck:
         loop: asyncio.AbstractEventLoop,
         ended: Callable[[int], None],
     ) -> None:
-        """`ended` is called with what the check answers, on the loop, if the folder is in order."""
+        """`ended` is called on the loop with what the check returns, if it succeeds."""
         self.check = check
         self.done: asyncio.Future[None] = loop.create_future()
         self.error: Exception | None = None
@@ -109,7 +109,7 @@ class BackgroundCheck:
         self._is_stopped = True
 
     def _pause(self, path: str, fd: int, position: int) -> int:
-        """Gives the interpreter back now and then; reads ahead, because who waits for a mapping's pages keeps it."""
+        """Gives the interpreter back now and then; reads ahead, because waiting for a mapping's pages keeps it."""
         if self._is_stopped:
             raise CheckStoppedError
         if path != self._path:
@@ -140,7 +140,7 @@ class FolderChecks:
     """Checks the files of partitions that are not to be trusted."""
 
     def __init__(self, recovered: Callable[[PartitionEntry, int], None]) -> None:
-        """`recovered` is called with each partition that is in order now, and where it ends."""
+        """`recovered` is called with each partition that was repaired or needed no repair, and where it ends."""
         self._recovered = recovered
         self._running: dict[BackgroundCheck, None] = {}
         # Of their own: checks may take minutes, and syncs must not wait for them.
@@ -178,7 +178,7 @@ class FolderChecks:
         self.take_check(entry)
 
     def take_check(self, entry: PartitionEntry) -> bool:
-        """Whether a check has just found a partition in order; raises that it goes on, or what it has found."""
+        """Whether a check has just succeeded; raises ClaimPendingError while it runs, or what it found."""
         check = entry.check
         if check is None:
             return False
@@ -222,12 +222,12 @@ def as_storage_error(error: OSError | DamagedError) -> StorageError:
 
 
 def damaged(path: str, error: Exception) -> DamagedFilesError:
-    """What a folder is that a check does not put in order."""
+    """The error of a folder that is still not usable after a check."""
     return DamagedFilesError(str(error), fingerprint_of(path))
 
 
 def fingerprint_of(path: str) -> Hashable:
-    """What changes when somebody puts another file in the place of a segment, or writes to one."""
+    """Names, sizes, times and inodes of the segments: it changes when one is replaced or written to."""
     found = []
     with os.scandir(path) as entries:
         for entry in entries:

@@ -163,7 +163,7 @@ class Folder:
 
 
 def cut_in_place(path: str, size_bytes: int) -> None:
-    """Shortens a file that nobody has mapped."""
+    """Shortens a file that is not mapped."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.ftruncate(fd, size_bytes)
@@ -276,7 +276,7 @@ class Suspicion(NamedTuple):
 def recover(
     path: str, trust: Trust, interval_bytes: int, cut: Cut, pause: Pause = never_pause
 ) -> int:
-    """Checks a partition's folder after an unclean stop and mends it; answers the log's end.
+    """Checks a partition's folder after an unclean stop and repairs it; returns the log's end.
 
     DamagedError if what was on disk is not there any more.
     """
@@ -329,7 +329,7 @@ def recover(
             folder.remove_segment(base_offset)
         end_offset = trust.log_start
     epochs.cut_end(end_offset, max(trust.log_start, min(folder.sizes, default=0)))
-    _mend_txn_indexes(folder, end_offset)
+    _repair_txn_indexes(folder, end_offset)
     folder.remove_snapshots_above(end_offset)
     if folder.changed:
         checkpoint_files.sync_path(path)
@@ -401,7 +401,7 @@ def _remove_from(folder: Folder, bases: Sequence[int], end_offset: int) -> None:
         folder.remove_segment(base_offset)
 
 
-def _mend_txn_indexes(folder: Folder, end_offset: int) -> None:
+def _repair_txn_indexes(folder: Folder, end_offset: int) -> None:
     """Cuts entries that cannot be right; the replay that finds them again has to look that far back."""
     noted = dict(folder.txn_checksums)
     for base_offset, data in _txn_indexes(folder):
@@ -475,7 +475,7 @@ def remove_damaged_txn_indexes(folder: Folder) -> None:
 
 
 class UntrustworthyError(Exception):
-    """A folder that should be in order is not; it has to be recovered."""
+    """A folder is not as a clean stop leaves it; it has to be recovered."""
 
     def __init__(self, text: str, checked_from: int = 0) -> None:
         super().__init__(text)

@@ -36,7 +36,7 @@ def tell_recovered(partitions: int, seconds: float, offline: int) -> None:
 
 
 def tell_offline(key: tuple[str, int], path: str, error: Exception) -> None:
-    """A partition cannot be put in order."""
+    """A partition cannot be repaired."""
     topic, partition = key
     text = "%(path)s is offline: %(reason)s"
     fields = {"topic": topic, "partition": partition, "path": path, "reason": str(error)}

@@ -1,4 +1,4 @@
-"""The syncs that nobody waits for: rolled segments, `flush.ms`, checkpoints."""
+"""The syncs that no client waits for: rolled segments, `flush.ms`, checkpoints."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class BackgroundSyncs:
 
 
 def _guarded(log: LocalLog, work: Callable[[], object]) -> None:
-    """Does something with a log of which the others must not suffer."""
+    """Calls something of a log; a failure is logged, and does not keep others from their turn."""
     try:
         work()
     except (StorageError, OSError) as error:

@@ -58,7 +58,7 @@ def _wait(tasks: Collection[Future[Any]]) -> None:
 
 
 def _sync(log: LocalLog, folder: str) -> ClosedLog | None:
-    """Runs in another thread, while nobody else uses the log; None if there was nothing to sync."""
+    """Runs in another thread, while no other thread uses the log; None if there was nothing to sync."""
     if not log.durability.is_dirty():
         return None
     job = log.durability.take_sync_job()

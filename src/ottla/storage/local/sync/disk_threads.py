@@ -14,7 +14,7 @@ class StorageThreads(ThreadPoolExecutor):
     """Threads that give way to the calling one when the program ends.
 
     Python ends the threads of all executors before it calls what was registered with atexit, and from 3.12 on it
-    starts no thread then. An embedded broker that nobody stopped is stopped there, and has logs to sync.
+    starts no thread then. An embedded broker that was not stopped before is stopped there, and has logs to sync.
     """
 
     _is_shut = False

@@ -115,9 +115,9 @@ class Durability:
         if self.is_dirty() or self._queue.is_busy:
             self._queue.sync_now()
 
-    def abandon(self, told: StorageError) -> None:
-        """Tells those who wait for a sync that has not begun that it will not come."""
-        self._queue.abandon(told)
+    def abandon(self, error: StorageError) -> None:
+        """Fails the futures of a sync that has not begun: it will not come."""
+        self._queue.abandon(error)
 
     def take_sync_job(self) -> SyncJob:
         """What a sync that begins now has to do; it covers everything appended so far."""
@@ -157,8 +157,8 @@ class Durability:
         self.synced_offset = max(self.synced_offset, job.end_offset)
 
     def sync_failed(self, error: OSError) -> StorageError:
-        """Ends the claim: after a failed sync nobody knows what is on the disk."""
-        # Whoever claims the partition next has to bring all of it there.
+        """Ends the claim: after a failed sync it is not known what is on the disk."""
+        # The next claim has to sync all of it.
         self._epochs.dirty = True
         self.also_sync(os.path.join(self._folder, layout.PARTITION_METADATA_FILE))
         self.also_sync(self._folder)

@@ -34,7 +34,7 @@ class Syncable(Protocol):
     def sync_succeeded(self, job: SyncJob, seconds: float) -> None: ...
 
     def sync_failed(self, error: OSError) -> StorageError:
-        """Ends the claim; answers what waiters are told."""
+        """Ends the claim; returns the error of those futures."""
         ...
 
 
@@ -148,38 +148,38 @@ class SyncQueue:
             self._log.sync_succeeded(job, done.result())
             waiter.set_result(None)
         else:
-            told = self._log.sync_failed(_as_os_error(error))
-            _fail(waiter, told)
-            self.abandon(told)
+            failure = self._log.sync_failed(_as_os_error(error))
+            _fail(waiter, failure)
+            self.abandon(failure)
         self._start()
 
     def sync_now(self) -> None:
-        """Syncs in this thread, which answers those who wait; StorageError if it fails."""
+        """Syncs in this thread, which settles what waits for a sync; StorageError if it fails."""
         try:
             if self._running is not None:
                 self._running.result()
             job = self._log.take_sync_job()
             seconds = run_sync(job)
         except OSError as error:
-            told = self._log.sync_failed(error)
-            self.abandon(told)
-            raise told from error
+            failure = self._log.sync_failed(error)
+            self.abandon(failure)
+            raise failure from error
         self._log.sync_succeeded(job, seconds)
         waiter, self._next = self._next, None
         if waiter is not None and not waiter.get_loop().is_closed():
             waiter.set_result(None)
 
-    def abandon(self, told: StorageError) -> None:
-        """Tells those who wait for the next sync that it will not come."""
+    def abandon(self, error: StorageError) -> None:
+        """Fails the future of the next sync: it will not come."""
         waiter, self._next = self._next, None
         if waiter is not None:
-            _fail(waiter, told)
+            _fail(waiter, error)
 
 
-def _fail(waiter: SharedFuture, told: StorageError) -> None:
+def _fail(waiter: SharedFuture, error: StorageError) -> None:
     if not waiter.get_loop().is_closed():
-        waiter.set_exception(told)
-        waiter.exception()  # a sync that no client waits for has nobody who would look at it
+        waiter.set_exception(error)
+        waiter.exception()  # it is not always awaited
 
 
 def _as_os_error(error: BaseException) -> OSError:
