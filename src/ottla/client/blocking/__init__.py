@@ -1,1 +1,1 @@
-"""The clients for programs without asyncio: faces over those of `client.aio`, each with a loop thread of its own."""
+"""The clients for programs without asyncio: those of `client.aio`, each on a loop thread of its own."""

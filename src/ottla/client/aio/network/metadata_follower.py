@@ -21,7 +21,7 @@ REBOOTSTRAP = "rebootstrap"
 
 
 class MetadataObserver(Protocol):
-    """Is told what became of a request for metadata, before waiting tasks and callbacks are."""
+    """Is called after a request for metadata, before waiting tasks and callbacks are."""
 
     def metadata_received(self) -> None: ...
     def rebootstrap(self) -> None: ...
@@ -144,7 +144,7 @@ class MetadataFollower:
             try:
                 await self._refresh()
             except Exception:
-                # After a bug here, the tasks that wait for metadata would otherwise wait without a word.
+                # A bug: the task goes on, or callers would wait for metadata for ever.
                 log.exception("the answer to a metadata request could not be applied")
                 self.state.failed(self._now_ms(), random.random())
 

@@ -35,7 +35,7 @@ class PeerPool:
         self.features: dict[str, int] = {}
         """The finalized features of the cluster, such as transaction.version, by name."""
         self.is_rebootstrapping = False
-        """Whether only the bootstrap servers are asked, until one of them has told the brokers."""
+        """Whether only the bootstrap servers are asked, until one of them has answered."""
         self._config = config
         self._request_update = request_update
         self._falls_back = falls_back

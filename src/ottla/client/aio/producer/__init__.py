@@ -1,1 +1,4 @@
-"""The producer on asyncio: sending batches, and its conversation with transaction coordinators."""
+"""The producer on asyncio: sends batches to leaders, and talks to coordinators of transactions.
+
+What it does about an answer is decided in `client/state/producer/`.
+"""

@@ -1,1 +1,1 @@
-"""The producer without IO: buffered batches, sequence numbers, the states of a transaction."""
+"""The producer without IO: batches, sequences, the states of a transaction, and what an answer means for a batch."""

@@ -42,7 +42,7 @@ RETRIES: Final = frozenset(
 
 
 class SequencePosition(Enum):
-    """Where the sequence of a batch is, as far as acknowledgements tell."""
+    """The sequence of a batch, compared with what the broker has acknowledged."""
 
     NEXT = "the broker has acknowledged everything before it"
     LATER = "batches before it are in flight"
@@ -79,7 +79,7 @@ class BatchState(NamedTuple):
     sequence: SequenceState = SequenceState()
 
 
-# A duplicate is older than the batches that the broker remembers: written, at an offset that it cannot tell.
+# A duplicate is older than the batches that the broker remembers: written, at an offset that is not known.
 WRITTEN: Final = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 FATAL: Final = frozenset(
@@ -115,8 +115,8 @@ OUT_OF_ORDER: Final[Mapping[tuple[ProducerKind, SequencePosition], BatchAction]]
 """OUT_OF_ORDER_SEQUENCE_NUMBER."""
 
 UNKNOWN_PRODUCER_IDEMPOTENT: Final[Mapping[SequencePosition, BatchAction]] = {
-    # Kafka bumps here too. A batch before it is on its way again, with a sequence from 0: another epoch would have that
-    # one written a second time if it arrives meanwhile.
+    # Kafka bumps here too. But a batch before it is being sent again, with a sequence from 0: with another epoch it
+    # would be written twice if it arrives meanwhile.
     SequencePosition.LATER: BatchAction.RETRY,
     SequencePosition.NEXT: BatchAction.RETRY_IN_NEW_EPOCH,
     SequencePosition.AFTER_LOST: BatchAction.RETRY_IN_NEW_EPOCH,
@@ -175,7 +175,7 @@ def refreshes_metadata(code: ErrorCode) -> bool:
 
 
 class SequenceRepair(Enum):
-    """How the sequence of a partition goes on after a batch of it has failed."""
+    """What is done about the sequence of a partition when a batch of it has failed."""
 
     NONE = "as it is"
     CLOSE_GAP = "the batches behind it move up"

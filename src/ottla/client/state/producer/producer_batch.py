@@ -299,8 +299,8 @@ class ProducerBatch(Completion):
     def _count_failed(self, error: Exception) -> None:
         """Count the records without a callback of the program, which may never ask for their outcome."""
         self.close()
-        told = [each for _, each in self.callbacks or () if _is_of_program(each)]
-        unseen_count = self.record_count - len(told)
+        own_callbacks = [each for _, each in self.callbacks or () if _is_of_program(each)]
+        unseen_count = self.record_count - len(own_callbacks)
         if self.failed_records is not None and unseen_count > 0:
             self.unseen_count = unseen_count
             self.failed_records.add(self.key.topic, unseen_count, error)
