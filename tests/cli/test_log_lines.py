@@ -18,7 +18,9 @@ from ottla.events import EventLog
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guides" / "serving.md"
 # Where an event is told: by a logger, by a turn, or by a function of the module that takes its name.
-TELLS = re.compile(r"^(logger\.(debug|info|warning|error|bug)|turn\.note|(self\.)?_tell\w*)$")
+TELLS = re.compile(
+    r"^(logger\.(debug|info|warning|error|bug)|turn\.log|(self\.)?_(tell\w*|log_bug))$"
+)
 
 
 class Terminal(io.StringIO):
@@ -145,7 +147,8 @@ def told_in_the_source() -> dict[str, set[str] | None]:
                 event = node.args[0]
                 if isinstance(event, ast.Constant) and isinstance(event.value, str):
                     names = {keyword.arg for keyword in node.keywords}
-                    direct = "_tell" not in ast.unparse(node.func) and None not in names
+                    is_helper = re.search(r"_tell|_log_bug", ast.unparse(node.func))
+                    direct = is_helper is None and None not in names
                     fields = {name for name in names if name} if direct else None
                     found[event.value] = found.get(event.value) or fields
     return found

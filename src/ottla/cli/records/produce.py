@@ -17,13 +17,15 @@ from ottla.cli.records.transactional_delivery import send_in_transactions
 from ottla.cli.terminal.output import say
 from ottla.cli.terminal.progress import Terminal
 from ottla.cli.terminal.signals import exit_code_of, sigterm_raises
-from ottla.errors import ErrorCode, KafkaError, OttlaError, TimedOutError
+from ottla.errors import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:
     from ottla.client.model import RecordMetadata
 
 _PROGRESS_AFTER_SECONDS: Final = 2.0
 _PROGRESS_EVERY_SECONDS: Final = 0.5
+# How long a broker may take to say whether the topic exists; the producer waits for it in its own way.
+_LOOK_SECONDS: Final = 2.0
 
 
 def run(arguments: Arguments) -> int:
@@ -81,12 +83,10 @@ def _resolve_topic(arguments: Arguments) -> None:
 
 
 def _is_missing(arguments: Arguments) -> bool:
-    """Whether the topic does not exist, as far as the cluster tells; the broker may create it then."""
+    """Whether the topic does not exist, as far as a broker says so soon; the broker may create it then."""
     try:
         with admin_of(arguments) as admin:
-            admin.describe_topics([arguments.topic])
-    except TimedOutError:
-        raise  # the producer would have to wait as long again
+            admin.describe_topics([arguments.topic], timeout=_LOOK_SECONDS)
     except KafkaError as error:
         return error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return False
