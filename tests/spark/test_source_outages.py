@@ -34,7 +34,8 @@ def options_for(servers: str, topic: str = "orders") -> dict[str, str]:
 def repeats(caplog: pytest.LogCaptureFixture) -> int:
     """How often a question was asked again."""
     return sum(
-        bool(re.match(r"attempt \d+ to ask the cluster failed", each)) for each in caplog.messages
+        bool(re.match(r"attempt \d+ of a request to the cluster failed", each))
+        for each in caplog.messages
     )
 
 
