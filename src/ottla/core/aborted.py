@@ -1,4 +1,4 @@
-"""Aborted transactions of a partition: what is remembered of them, and which of them a reader is told."""
+"""The aborted transactions of a partition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 class AbortedSpan(NamedTuple):
     """An aborted transaction; `last_offset` is its marker's.
 
-    `last_stable_offset` is what it was once the marker was there: nothing below it was open any more.
+    `last_stable_offset` is that of the partition after the marker: no transaction below it was open any more.
     """
 
     producer_id: int
@@ -21,7 +21,7 @@ class AbortedSpan(NamedTuple):
 def overlapping(
     spans: Iterable[AbortedSpan], start_offset: int, end_offset: int
 ) -> list[AbortedSpan]:
-    """The spans that reach into a range; `spans` come in the order of their markers."""
+    """The spans that overlap a range of offsets; `spans` are in the order of their markers."""
     found = []
     for span in spans:
         if span.last_offset >= start_offset and span.first_offset < end_offset:

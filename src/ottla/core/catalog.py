@@ -1,7 +1,7 @@
-"""The cluster's topics: what exists, what may be created or changed, and what has to be stored for it.
+"""The catalog of the cluster: its topics, what may be created or changed, and what is stored for it.
 
-A decision gives either a `Refused` or the changes to commit; `apply` takes committed changes in, at run time and at
-every start alike. Keys: `topic/<name>`, `deleting/<topic id>`, `broker-config/<node id>` (without an id: for all
+A decision returns `Refused` or the changes to commit; `apply` applies committed changes, at run time and at every
+start alike. Keys: `topic/<name>`, `deleting/<topic id>`, `broker-config/<node id>` (without an id: for all
 brokers), `producer-ids`.
 """
 
@@ -20,11 +20,11 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = (GROUPS_TOPIC, TRANSACTIONS_TOPIC)
-METADATA_TOPIC = "__cluster_metadata"  # Kafka's own catalog; nobody else may have that name
+METADATA_TOPIC = "__cluster_metadata"  # Kafka's own catalog: the name is reserved
 UNSET = -1
 PRODUCER_ID_BLOCK = 1000
 PRODUCER_IDS_PER_MS = 1000
-# Nobody knows how the topics were configured: nothing of them is deleted until somebody says so.
+# How adopted topics were configured is unknown: nothing of them is deleted unless their options are changed.
 ADOPTED_CONFIG = {"retention.ms": "-1", "retention.bytes": "-1"}
 ADOPTED_INTERNAL_CONFIG = {"cleanup.policy": "compact"}
 
@@ -38,7 +38,7 @@ Changes = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic; `assignments` are the replicas of its partitions where somebody chose them, () where nobody did."""
+    """A topic; `assignments` are the replicas that a client chose for its partitions, () where none did."""
 
     name: str
     topic_id: uuid.UUID
@@ -53,7 +53,7 @@ class Topic:
 
 
 class NewTopic(NamedTuple):
-    """A topic as asked for; -1 takes the broker's default. `assignments` are the replicas of each partition."""
+    """A topic to be created; -1 is the broker's default. `assignments` are the replicas of each partition."""
 
     name: str
     partition_count: int
@@ -63,7 +63,7 @@ class NewTopic(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """A topic of which something is left: its data, or what groups committed for it."""
+    """A deleted topic whose data or committed offsets are not removed yet."""
 
     name: str
     partition_count: int
@@ -71,7 +71,7 @@ class Deleted(NamedTuple):
 
 
 class Adopted(NamedTuple):
-    """What taking over somebody else's partitions changes, and what cannot be taken over."""
+    """The topics and changes of an adoption, and the partitions that cannot be adopted."""
 
     topics: Sequence[Topic]
     changes: Changes
@@ -79,7 +79,7 @@ class Adopted(NamedTuple):
 
 
 class Catalog:
-    """The topics, and what else the cluster has to remember."""
+    """The topics, the altered broker options and the producer ids of the cluster."""
 
     def __init__(self, entries: Mapping[str, Any]) -> None:
         self.topics: dict[str, Topic] = {}
@@ -87,12 +87,12 @@ class Catalog:
         self.broker_configs: dict[str, Mapping[str, str]] = {}
         self.next_producer_id = 0
         self.deleting: dict[uuid.UUID, Deleted] = {}
-        # Topics by their name with dots as underscores: names that differ only there would share metric names.
+        # Topics by name with dots as underscores: names that differ only there would share metric names.
         self._folded: dict[str, str] = {}
         self.apply(entries)
 
     def apply(self, changes: Mapping[str, Any]) -> None:
-        """Takes committed changes in."""
+        """Applies committed changes."""
         for key, value in changes.items():
             if key.startswith(_TOPIC):
                 self._apply_topic(key.removeprefix(_TOPIC), value)
@@ -126,7 +126,7 @@ class Catalog:
         if value is None:
             self.deleting.pop(topic_id, None)
         else:
-            # Before there were groups, nobody had to know when a topic was deleted.
+            # Early catalogs do not have the time of a deletion.
             deleted_at_ms = value.get("deleted_at_ms", 0)
             self.deleting[topic_id] = Deleted(value["name"], value["partitions"], deleted_at_ms)
 
@@ -154,7 +154,7 @@ class Catalog:
                 partition_count,
                 replication_factor,
                 dict(new.config),
-                assignments if len(live_nodes) > 1 else (),  # else there is nothing to choose
+                assignments if len(live_nodes) > 1 else (),
             )
         )
 
@@ -165,7 +165,7 @@ class Catalog:
         if name == METADATA_TOPIC:
             return Refused(ErrorCode.INVALID_REQUEST, f"the name '{name}' is reserved")
         for internal in INTERNAL_TOPICS:
-            # Nobody may stand in the way of groups and transactions before they are first used.
+            # Internal topics are created when they are first used: their names must be free until then.
             if name != internal and folded_name(name) == folded_name(internal):
                 return collision(name, internal)
         if name in self.topics:
@@ -176,7 +176,7 @@ class Catalog:
         return None
 
     def delete(self, topic: Topic, now_ms: int) -> Changes:
-        """Deletes a topic; what is left of it goes later, and `deleted` says when it has gone."""
+        """Deletes a topic; its data is removed later, after which `deleted` is called."""
         return {
             _TOPIC + topic.name: None,
             _DELETING + str(topic.topic_id): {
@@ -201,7 +201,7 @@ class Catalog:
         if topic is None:
             return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
         if topic.is_internal:
-            # Kafka lets it grow, and groups whose name belongs to another partition then are gone.
+            # In Kafka it can grow, which loses the groups whose names then hash to another partition.
             return Refused(
                 ErrorCode.INVALID_REQUEST,
                 f"'{name}' keeps its number of partitions: groups and transactions are found by it",
@@ -233,8 +233,8 @@ class Catalog:
                 return refused
         chosen = topic.assignments
         if assignments is not None and len(live_nodes) > 1:
-            nobody_chose: list[Sequence[int]] = [()] * (topic.partition_count - len(chosen))
-            chosen = [*chosen, *nobody_chose, *assignments]
+            unassigned: list[Sequence[int]] = [()] * (topic.partition_count - len(chosen))
+            chosen = [*chosen, *unassigned, *assignments]
         return _topic_change(replace(topic, partition_count=count, assignments=chosen))
 
     def configure(self, topic: Topic, config: Mapping[str, str]) -> Changes:
@@ -242,11 +242,11 @@ class Catalog:
         return _topic_change(replace(topic, config=dict(config)))
 
     def configure_broker(self, name: str, config: Mapping[str, str]) -> Changes:
-        """Replaces what was altered of a broker's options, or with an empty name of every broker's."""
+        """Replaces the altered options of a broker or, with an empty name, of all brokers."""
         return {_BROKER_CONFIG + name: dict(config)}
 
     def adopt(self, partitions: Iterable[tuple[str, int, uuid.UUID]], now_ms: int) -> Adopted:
-        """Takes over partitions that the engine has and no catalog knows, as those of Apache Kafka."""
+        """Adopts partitions that the engine has and the catalog does not know, such as those of Apache Kafka."""
         ids: dict[str, uuid.UUID] = {}
         numbers: dict[str, list[int]] = {}
         ambiguous: dict[str, None] = {}
@@ -264,7 +264,7 @@ class Catalog:
         for topic in topics:
             changes.update(_topic_change(topic))
         if changes:
-            # Above every id that its partitions may remember: Kafka counts from 0, and nobody gives out so many.
+            # Above every producer id in these partitions: Kafka counts from 0 and does not come this far.
             changes[_PRODUCER_IDS] = now_ms * PRODUCER_IDS_PER_MS
         return Adopted(topics, changes, problems)
 
@@ -281,7 +281,7 @@ def check_name(name: str) -> Refused | None:
 
 
 def folded_name(name: str) -> str:
-    """What two topics must not have in common: their names, with dots as underscores."""
+    """The name with dots as underscores, which no two topics may share."""
     return name.replace(".", "_")
 
 
@@ -298,7 +298,7 @@ def _shape(
     default_partitions: int,
     default_replication_factor: int,
 ) -> tuple[int, int] | Refused:
-    """Partition count and replication factor of a topic to be."""
+    """Partition count and replication factor of a new topic."""
     if new.assignments:
         return _assigned_shape(new, live_nodes)
     if new.partition_count != UNSET and new.partition_count <= 0:

@@ -1,4 +1,4 @@
-"""Timers without a clock: what is due by a given time."""
+"""Deadlines by key, without a clock of their own."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Deadlines(Generic[K]):
     """One deadline per key.
 
     A deadline that moves later, as a heartbeat moves a session's, only changes the dict: the heap keeps the earlier
-    time and finds out when that comes.
+    time and is corrected when that time comes.
     """
 
     def __init__(self) -> None:
         self._due_ms: dict[K, int] = {}
-        # The number keeps keys of the same time in the order in which they were set.
+        # The number keeps keys with the same deadline in the order in which they were set.
         self._heap: list[tuple[int, int, K]] = []
         self._queued_ms: dict[K, int] = {}
         self._count = 0
@@ -39,12 +39,12 @@ class Deadlines(Generic[K]):
         return len(self._due_ms)
 
     def next_ms(self) -> int | None:
-        """When somebody should look again; never later than the first deadline."""
+        """When to look for due keys again; never later than the first deadline."""
         self._settle()
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> K | None:
-        """Takes out the key that was due first, if any is due."""
+        """Removes and returns the key that was due first, if any is due."""
         self._settle()
         if not self._heap or self._heap[0][0] > now_ms:
             return None
@@ -59,7 +59,7 @@ class Deadlines(Generic[K]):
         heapq.heappush(self._heap, (due_ms, self._count, key))
 
     def _settle(self) -> None:
-        """Makes the first entry of the heap one that is true."""
+        """Drops outdated entries from the top of the heap."""
         while self._heap:
             queued_ms, _, key = self._heap[0]
             due_ms = self._due_ms.get(key)

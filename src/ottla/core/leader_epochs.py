@@ -1,4 +1,4 @@
-"""Where the records of a leader epoch end: how clients find out that a log lost its tail (KIP-101, KIP-320)."""
+"""The ends of leader epochs, by which clients notice that a log has lost its tail (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNDEFINED = EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 def end_of_epoch(
     epochs: Sequence[EpochStart], current_epoch: int, requested_epoch: int, end_offset: int
 ) -> EpochEnd:
-    """The largest known epoch up to the requested one, and the offset at which the next one begins."""
+    """The largest known epoch up to the requested one, and the offset at which the next epoch begins."""
     if requested_epoch == UNDEFINED_EPOCH:
         return UNDEFINED
     if requested_epoch == current_epoch:

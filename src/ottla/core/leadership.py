@@ -1,9 +1,9 @@
-"""Who leads which partition.
+"""The leaders of partitions.
 
-Every partition has an order of all nodes, which follows from the topic's name and the partition's number, so that the
-partitions of a topic and the first partitions of many topics are spread alike; who creates a topic may choose another
-one. The first node of the order is the preferred leader. The leader is the first live one, unless the partition was
-moved: then it stays where it was moved to as long as that node lives. A node that was lost and comes back leads
+Every partition has an order of all nodes. It follows from the topic's name and the partition's number, so that the
+partitions of one topic and the first partitions of many topics are spread evenly; the client that creates a topic may
+choose another order. The first node of the order is the preferred leader. The leader is the first live node, unless the
+partition was moved: then it stays with that node as long as the node lives. A node that was lost and comes back leads
 nothing at first, as in Kafka; an election of preferred leaders gives it its share again.
 """
 
@@ -18,23 +18,23 @@ from ottla.model import NO_LEADER
 
 
 class Leadership:
-    """The nodes that there are, and what each of them leads."""
+    """The nodes, and the partitions that each of them leads."""
 
     def __init__(self) -> None:
         self.live: dict[int, None] = {}
         self._known: list[int] = []
         self._orders: list[tuple[int, ...]] = []
         self._moved: dict[tuple[uuid.UUID, int], int] = {}
-        # The nodes that were away when a partition was made.
+        # The nodes that were not live when a partition was created.
         self._absent: dict[tuple[uuid.UUID, int], tuple[int, ...]] = {}
 
     @property
     def known(self) -> list[int]:
-        """Every node that was ever there."""
+        """Every node that has ever been live."""
         return self._known
 
     def add(self, node_id: int, topics: Iterable[Topic]) -> None:
-        """A node is there: a new one gets a share of what there is, one that is back takes nothing from others."""
+        """A node is live: a new one gets a share of the partitions, one that is back takes none from others."""
         if node_id in self._known:
             self._hold(node_id, topics)
         else:
@@ -44,7 +44,7 @@ class Leadership:
         self.live = dict.fromkeys(sorted(self.live))
 
     def _hold(self, node_id: int, topics: Iterable[Topic]) -> None:
-        """Leaves partitions where they are that would else go to a node that is back."""
+        """Keeps partitions with their leaders that would go to a node that is back."""
         for topic in topics:
             for partition in range(topic.partition_count):
                 key = (topic.topic_id, partition)
@@ -54,7 +54,7 @@ class Leadership:
                     self._moved[key] = leader
 
     def remove(self, node_id: int) -> None:
-        """A node is lost: what it led goes to others, and nothing else changes."""
+        """A node is lost: its partitions go to other nodes, and nothing else changes."""
         del self.live[node_id]
         self._moved = {key: leader for key, leader in self._moved.items() if leader != node_id}
 
@@ -64,14 +64,14 @@ class Leadership:
         self._absent = {key: absent for key, absent in self._absent.items() if key[0] != topic_id}
 
     def place_new(self, topic: Topic, first_partition: int) -> None:
-        """Partitions were made, from one on: nodes that are away now come last for them."""
+        """Partitions were created, beginning with the first: nodes that are not live come last in their orders."""
         absent = tuple(node_id for node_id in self._known if node_id not in self.live)
         if absent:
             for partition in range(first_partition, topic.partition_count):
                 self._absent[topic.topic_id, partition] = absent
 
     def order_of(self, topic: Topic, partition: int) -> tuple[int, ...]:
-        """All nodes that were ever there, in the order in which they are to lead the partition."""
+        """All known nodes, in the order in which they lead the partition."""
         order = self._orders[(zlib.crc32(topic.name.encode()) + partition) % len(self._orders)]
         if self._absent:
             absent = self._absent.get((topic.topic_id, partition), ())
@@ -81,7 +81,7 @@ class Leadership:
         return order
 
     def leader_of(self, topic: Topic, partition: int) -> int:
-        """The node that leads; NO_LEADER if none is live."""
+        """The leader; NO_LEADER if no node is live."""
         return self._leader(topic, partition, self.order_of(topic, partition))
 
     def _leader(self, topic: Topic, partition: int, order: tuple[int, ...]) -> int:
@@ -94,13 +94,13 @@ class Leadership:
         return NO_LEADER
 
     def preferred_leader_of(self, topic: Topic, partition: int) -> int:
-        """The node that is to lead when it can."""
+        """The node that leads if it is live."""
         return self.order_of(topic, partition)[0]
 
     def place(self, topic: Topic, partition: int) -> tuple[int, tuple[int, ...]]:
-        """The leader, and the replicas that clients are told: the preferred leader first, dead ones included.
+        """The leader, and the replicas that clients see: the preferred leader first, lost nodes included.
 
-        In truth the engine has it and any node can lead; one that does without being a replica takes a place there.
+        In fact the storage engine has the data and any node can lead; a leader that is no replica is shown as one.
         """
         order = self.order_of(topic, partition)
         leader = self._leader(topic, partition, order)
@@ -125,9 +125,9 @@ def _with_first(order: tuple[int, ...], first: Sequence[int]) -> tuple[int, ...]
 
 
 def _orders(known: list[int]) -> list[tuple[int, ...]]:
-    """The orders that partitions take in turns: every node is first as often, and every other one second behind it.
+    """The orders of nodes, as Kafka assigns replicas: every node is first equally often, with each other one as second.
 
-    Kafka assigns replicas in the same way. What a lost node led is so spread over all that are left.
+    So the partitions of a lost node are spread over all the others.
     """
     count = len(known)
     return [

@@ -30,8 +30,8 @@ def test_a_rebalance_that_ends_by_its_timeout_says_so_in_one_line() -> None:
     groups.pass_ms(1)
     assert not asked.waits
     assert logged(groups, "rebalance_timed_out", "member_never_joined") == [
-        f"group g: its rebalance ends after {REBALANCE_MS} ms although 2 of 3 member(s) and 1 that were given an id "
-        "have not joined"
+        f"group g: the rebalance timed out after {REBALANCE_MS} ms: 2 of 3 member(s) and 1 new member id(s) have not "
+        "joined"
     ]
 
 
@@ -59,7 +59,7 @@ def test_a_rebalance_that_waited_for_an_id_that_nobody_used_says_so_in_one_line(
     groups.pass_ms(SESSION_MS)
     assert not again.waits
     assert logged(groups, "member_never_joined", "rebalance_timed_out") == [
-        "group g: its rebalance waited for second, which was given that id and never came back with it"
+        "group g: the rebalance waited for second, a new member id with which no client has joined"
     ]
 
 

@@ -1,4 +1,4 @@
-"""DescribeProducers: who writes to a partition, and since when in a transaction (KIP-664)."""
+"""DescribeProducers: the producers of a partition and their open transactions (KIP-664)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def log_replaced(turn: Turn, group: ClassicGroup, old_id: str, new_id: str) -> N
     """A static member has restarted."""
     turn.log(
         "member_replaced",
-        "group %(group)s: %(member_before)s is back as %(member)s",
+        "group %(group)s: static member %(member_before)s has restarted as %(member)s",
         group=group.group_id,
         member=new_id,
         member_before=old_id,
@@ -65,7 +65,7 @@ def log_never_joined(turn: Turn, group: ClassicGroup, member_id: str) -> None:
     """A rebalance has waited for a client that got a member id and never joined with it."""
     turn.log(
         "member_never_joined",
-        "group %(group)s: its rebalance waited for %(member)s, which was given that id and never came back with it",
+        "group %(group)s: the rebalance waited for %(member)s, a new member id with which no client has joined",
         group=group.group_id,
         member=member_id,
     )
@@ -75,8 +75,8 @@ def log_timed_out(turn: Turn, group: ClassicGroup) -> None:
     """A rebalance goes on without the members that have not joined."""
     turn.log(
         "rebalance_timed_out",
-        "group %(group)s: its rebalance ends after %(timeout_ms)d ms although %(missing)d of %(members)d member(s) "
-        "and %(unused_ids)d that were given an id have not joined",
+        "group %(group)s: the rebalance timed out after %(timeout_ms)d ms: %(missing)d of %(members)d member(s) "
+        "and %(unused_ids)d new member id(s) have not joined",
         group=group.group_id,
         timeout_ms=group.rebalance_timeout_ms,
         missing=len(group.members) - group.joined_count,
@@ -111,5 +111,5 @@ def log_stable(turn: Turn, group: ClassicGroup) -> None:
 
 def log_empty(turn: Turn, group: ClassicGroup) -> None:
     """The last member has left."""
-    text = "group %(group)s: nobody is left in it"
+    text = "group %(group)s: the last member has left"
     turn.log("group_empty", text, group=group.group_id, generation=group.generation)
