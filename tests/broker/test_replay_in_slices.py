@@ -321,6 +321,31 @@ def test_the_state_of_very_many_producers_is_saved_in_slices_as_it_was(
     asyncio.run(scenario())
 
 
+def test_the_state_is_saved_after_as_many_bytes_as_a_segment_has() -> None:
+    node = node_over(MemoryStore(clock=SteppingClock()))
+    size_bytes = len(batch(7, 0))
+    topic = node.cluster.catalog.topics[TOPIC]
+    node.configure_topics([(topic, {"segment.bytes": str(1024 * 1024)})])
+    shard = shard_of(node)
+    fill(shard, 1024 * 1024 // size_bytes)
+    assert list(shard.log.snapshots()) == []
+    fill(shard, 1)
+    assert [saved.offset for saved in shard.log.snapshots()] == [shard.partition.end_offset]
+
+
+def test_retention_deletes_what_a_snapshot_covers_where_there_is_no_room_for_another() -> None:
+    clock = SteppingClock()
+    store = MemoryStore(clock=clock)
+    shard = shard_of(node_over(store))
+    fill(shard, 5)
+    shard.roll()
+    fill(shard, 5)
+    shard.log.roll()
+    store._budget.max_bytes = store._budget.used_bytes
+    assert shard.apply_retention(clock.now_ms() + shard.config.retention_ms + 1) is None
+    assert shard.log.start_offset == shard.partition.start_offset == 5
+
+
 def test_nothing_is_deleted_before_the_state_of_its_producers_is_saved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
