@@ -325,7 +325,7 @@ def test_the_state_is_saved_after_as_many_bytes_as_a_segment_has() -> None:
     node = node_over(MemoryStore(clock=SteppingClock()))
     size_bytes = len(batch(7, 0))
     topic = node.cluster.catalog.topics[TOPIC]
-    node.configure_topics([(topic, {"segment.bytes": str(1024 * 1024)})])
+    node.topics.configure([(topic, {"segment.bytes": str(1024 * 1024)})])
     shard = shard_of(node)
     fill(shard, 1024 * 1024 // size_bytes)
     assert list(shard.log.snapshots()) == []

@@ -30,7 +30,7 @@ _RUN: Final = Command(
         ),
         Flag("-v --verbose", "log more"),
     ],
-    description="Runs a pipeline, and begins again after failures that may pass, until SIGTERM or Ctrl-C.",
+    description="Runs a pipeline, and restarts after transient failures, until SIGTERM or Ctrl-C.",
     rest="of_program",
 )
 
