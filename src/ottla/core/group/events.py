@@ -1,4 +1,4 @@
-"""What can happen to a group durably: the records of `__consumer_offsets` as values."""
+"""The events of groups: the records of `__consumer_offsets` as values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SavedMember(NamedTuple):
 
 
 class GroupSaved(NamedTuple):
-    """A group became stable or empty, or a static member of it came back under another id."""
+    """A group became stable or empty, or a static member of it restarted under another id."""
 
     group_id: str
     protocol_type: str
@@ -40,9 +40,9 @@ class GroupDeleted(NamedTuple):
 
 
 class OffsetCommitted(NamedTuple):
-    """`expires_at_ms` is set only by clients so old that they name a retention time themselves.
+    """A committed offset; `expires_at_ms` is set only by very old clients, which send a retention time.
 
-    Records of theirs, and those that Kafka wrote before 4.1, do not say of which topic of that name the offset is.
+    Their records, and those that Kafka wrote before 4.1, have no topic id.
     """
 
     group_id: str

@@ -1,4 +1,4 @@
-"""What can happen to a transactional id durably: the records of `__transaction_state` as values."""
+"""The events of transactional ids: the records of `__transaction_state` as values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ottla.model import TopicPartition
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
-# The highest epoch that a producer gets; the one above is for fencing it.
+# The highest epoch that a producer gets; the one above only fences it.
 LAST_EPOCH = 32766
 
-# What a client takes part in: 2 is KIP-890, with a new epoch for every transaction.
+# Transaction versions: 2 is KIP-890, with a new epoch for every transaction.
 VERSION_1 = 1
 VERSION_2 = 2
 
@@ -21,8 +21,8 @@ VERSION_2 = 2
 class TransactionSaved(NamedTuple):
     """Everything about a transactional id.
 
-    `previous_producer_id` is whose epochs were used up; `next_producer_id` takes over when the transaction that uses up
-    the last epoch is complete.
+    `previous_producer_id` has used up its epochs; `next_producer_id` follows when the transaction of the last epoch
+    is complete.
     """
 
     transactional_id: str
@@ -39,7 +39,7 @@ class TransactionSaved(NamedTuple):
 
 
 class TransactionDeleted(NamedTuple):
-    """An id that was not used for long."""
+    """A transactional id that has expired."""
 
     transactional_id: str
 

@@ -28,7 +28,7 @@ def encode(event: Event) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> Event | None:
-    """The event of a record; None if it is of a kind that is not known here. Raises MalformedMessageError."""
+    """The event of a record; None if its kind is unknown. Raises MalformedMessageError."""
     if key is None or stored_version(key) != KEY_VERSION:
         return None
     transactional_id = decode_stored(TransactionLogKey, key).transactional_id
@@ -44,7 +44,7 @@ def _value(event: TransactionSaved) -> TransactionLogValue:
     partitions = [
         PartitionsSchema(topic=topic, partition_ids=numbers) for topic, numbers in by_topic.items()
     ]
-    # As Kafka has it, an empty id has no partitions, which is not the same as none.
+    # As in Kafka: null for an empty id, which is not the same as an empty list.
     is_empty = event.state is TxnState.EMPTY
     return TransactionLogValue(
         producer_id=event.producer_id,

@@ -30,7 +30,7 @@ class Result(IntEnum):
     COMMIT = 1
 
 
-# PREPARE_EPOCH_FENCE is never written: fencing and the abort that follows from it are one decision.
+# PREPARE_EPOCH_FENCE is never written: fencing a producer and aborting its transaction are one decision.
 MAY_BECOME = {
     TxnState.EMPTY: (TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT),
     TxnState.ONGOING: (TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT),
@@ -50,6 +50,6 @@ RESULT_OF = {
     TxnState.COMPLETE_COMMIT: Result.COMMIT,
     TxnState.COMPLETE_ABORT: Result.ABORT,
 }
-# Nothing is open and nothing is on its way: the id can begin anew, or expire.
+# No transaction is open or ending: the id may begin a transaction, or expire.
 AT_REST = (TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
 IN_BETWEEN = (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT)
