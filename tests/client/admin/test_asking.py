@@ -17,7 +17,7 @@ from ottla.client.aio.admin.answers import (
     ErrorMeanings,
 )
 from ottla.client.aio.admin.requests import AdminRequests
-from ottla.client.aio.network.brokers import Network
+from ottla.client.aio.network.network import Network
 from ottla.config.admin import AdminConfig
 from ottla.config.client import read_client_config
 from ottla.errors import (

@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.client.aio.group.classic.member import ClassicMember
 from ottla.client.aio.group.group import MemberParts
-from ottla.client.aio.network.brokers import Network
+from ottla.client.aio.network.network import Network
 from ottla.client.metrics.kafka_metrics import Metrics
 from ottla.client.state.consumer.positions import RESET_EARLIEST, FetchPosition
 from ottla.client.state.consumer.subscriptions import SubscriptionState

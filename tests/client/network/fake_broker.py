@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ottla.client.aio.network.brokers import Network
+from ottla.client.aio.network.network import Network
 from ottla.config.client import ClientConfig, read_client_config
 from ottla.errors import ErrorCode
 from ottla.wire.compile import decode_message

@@ -19,7 +19,7 @@ from tests.client.security.sasl_broker import PASSWORD, USER, SaslBroker
 from tests.waiting import in_time
 
 import ottla
-from ottla.client.aio.network.brokers import Network
+from ottla.client.aio.network.network import Network
 from ottla.errors import FatalError, RetriableError, TlsError
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 

@@ -21,7 +21,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-# Offsets that are committed respond_to_all are written respond_to_all.
+# The offsets of a request up to this size are written as one batch.
 OFFSETS_AT_ONCE = 1000
 DIVISIONS = Divisions(
     (

@@ -15,7 +15,7 @@ from ottla.client.aio.admin.requests import AdminRequests
 from ottla.client.aio.admin.topics import TopicCalls
 from ottla.client.aio.admin.transactions import TransactionCalls
 from ottla.client.aio.lifecycle import ClosedByBlock, check_loop
-from ottla.client.aio.network.brokers import Network
+from ottla.client.aio.network.network import Network
 from ottla.config.admin import AdminConfig
 from ottla.config.client import read_client_config
 from ottla.errors import IllegalStateError

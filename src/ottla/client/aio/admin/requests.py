@@ -17,8 +17,8 @@ from ottla.client.aio.admin.answers import (
     V,
     results_or_raise,
 )
-from ottla.client.aio.network.brokers import Network
 from ottla.client.aio.network.connection import Connection
+from ottla.client.aio.network.network import Network
 from ottla.client.arguments import seconds_of
 from ottla.client.metrics.kafka_metrics import Metrics
 from ottla.client.state.backoff import Backoff

@@ -26,7 +26,7 @@ from ottla.client.aio.lifecycle import (
     close_user_code,
     still_awaitable,
 )
-from ottla.client.aio.network.brokers import Network
+from ottla.client.aio.network.network import Network
 from ottla.client.arguments import (
     Partition,
     PartitionKey,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ottla.client.aio.network.brokers import Network
 from ottla.client.aio.network.connection import Connection
+from ottla.client.aio.network.network import Network
 from ottla.client.metrics.consumer_metrics import ConsumerMetrics
 from ottla.client.model import Node
 from ottla.client.plugins.serializers import BytesDeserializer, Deserializer

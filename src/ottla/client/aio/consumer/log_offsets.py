@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from ottla.client.aio.network.brokers import Network
+from ottla.client.aio.network.network import Network
 from ottla.client.state.consumer.positions import LeaderAndEpoch
 from ottla.errors import ErrorCode, FatalError, KafkaError, TimedOutError, exception_for
 from ottla.model import NO_LEADER, TopicPartition

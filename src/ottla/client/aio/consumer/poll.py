@@ -12,7 +12,7 @@ from ottla.client.aio.consumer.position_updates import PositionUpdates
 from ottla.client.aio.consumer.user_code import call_user
 from ottla.client.aio.consumer.wakeup import Wakeups
 from ottla.client.aio.group.group import GroupMember
-from ottla.client.aio.network.brokers import Network
+from ottla.client.aio.network.network import Network
 from ottla.client.arguments import Partition, partition_of
 from ottla.client.arrow_records import ArrowRecords
 from ottla.client.metrics.consumer_metrics import ConsumerMetrics

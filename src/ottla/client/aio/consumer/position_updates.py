@@ -19,7 +19,7 @@ from ottla.client.aio.consumer.log_offsets import (
     is_final,
 )
 from ottla.client.aio.group.group import GroupMember
-from ottla.client.aio.network.brokers import Network
+from ottla.client.aio.network.network import Network
 from ottla.client.model import OffsetAndMetadata
 from ottla.client.state.consumer.positions import (
     LATEST_TIMESTAMP,

@@ -8,7 +8,7 @@ from typing import Final
 
 from ottla.client.aio.consumer.fetcher import Fetcher
 from ottla.client.aio.group.group import GroupMember
-from ottla.client.aio.network.brokers import Network
+from ottla.client.aio.network.network import Network
 from ottla.client.metrics.consumer_metrics import ConsumerMetrics
 from ottla.client.metrics.health import ConsumerHealth
 from ottla.client.state.consumer.positions import AssignedPartition

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ottla.client.aio.network.brokers import Network
 from ottla.client.aio.network.connection import Connection
 from ottla.client.aio.network.coordinator_cache import KEY_GROUP
+from ottla.client.aio.network.network import Network
 from ottla.client.metrics.group_metrics import GroupMetrics
 from ottla.errors import ErrorCode, KafkaError, RetriableError, TimedOutError, exception_for
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ottla.client.aio.group.coordinator import CoordinatorLink
-from ottla.client.aio.network.brokers import Network
+from ottla.client.aio.network.network import Network
 from ottla.client.model import OffsetAndMetadata
 from ottla.client.state.group.group_offsets import (
     TopicIds,

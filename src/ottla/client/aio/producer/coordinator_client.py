@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.client.aio.network.brokers import Network
 from ottla.client.aio.network.connection import Connection
 from ottla.client.aio.network.coordinator_cache import KEY_GROUP
+from ottla.client.aio.network.network import Network
 from ottla.client.aio.producer.coordinator_requests import CoordinatorRequest
 from ottla.client.state.producer.transactions import (
     CoordinatorErrorAction,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ottla.client.aio.network.brokers import Network
+from ottla.client.aio.network.network import Network
 from ottla.client.metrics.producer_metrics import ProducerMetrics
 from ottla.client.state.producer.accumulator import Accumulator
 from ottla.client.state.producer.batch_actions import ProducerKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from ottla.client.aio.network.brokers import Network
+from ottla.client.aio.network.network import Network
 from ottla.client.aio.producer.producer_context import ProducerContext
 from ottla.client.aio.producer.sender import Sender
 from ottla.client.aio.producer.transactor import Transactor
