@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.sim.crashes import POINTS
 
+from ottla.broker.coordination import coordinator, machine_log, transactional_commit
 from ottla.broker.coordination.coordinator import Coordinator
 from ottla.broker.coordination.transaction_markers import MarkerSender
 from ottla.broker.crashpoints import CrashPoint
-from ottla.broker.handlers import txn_offset_commit
 from ottla.broker.partitions.replay import Replay
 from ottla.broker.partitions.shard import Shard
 from ottla.core.group.machine import GroupMachine
@@ -85,7 +85,7 @@ def verifications_outlive_markers(patch: pytest.MonkeyPatch) -> None:
 
 
 def offsets_are_not_verified(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(txn_offset_commit, "_must_ask", lambda node, version: False)
+    patch.setattr(transactional_commit, "_must_ask", lambda node, version: False)
 
 
 def answered_before_durable(patch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,12 @@ def pending_offsets_are_lost_by_a_commit(patch: pytest.MonkeyPatch) -> None:
 
 def coordinators_miss_markers(patch: pytest.MonkeyPatch) -> None:
     """What is pending is ended in the log, and not in memory."""
-    patch.setattr(Coordinator, "_apply_marker", lambda found, marker_type, producer_id: None)
+
+    def apply(machine: Any, marker_type: Any, producer_id: int) -> None:
+        pass
+
+    patch.setattr(coordinator, "apply_marker", apply)
+    patch.setattr(machine_log, "apply_marker", apply)
 
 
 def unstable_offsets_are_told(patch: pytest.MonkeyPatch) -> None:
