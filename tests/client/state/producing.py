@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from ottla.client.state.producer.accumulator import Accumulator
-from ottla.client.state.producer.batch_actions import RETRIES, BatchState, action_for
+from ottla.client.state.producer.batch_actions import BatchAction, BatchState, action_for
 from ottla.client.state.producer.partition_queue import AccumulatorSettings
 from ottla.client.state.producer.producer_batch import ProducerBatch, ProducerIdentity
 from ottla.client.state.producer.sequences import Sequences
@@ -35,7 +35,7 @@ def may_retry(
     state = BatchState(sequences.kind, sequence=sequences.state_of(batch, log_start_offset))
     action = action_for(code, state)
     sequences.prepare_retry(batch, action)
-    return action in RETRIES
+    return action.name.startswith(BatchAction.RETRY.name)
 
 
 def make_accumulator(**changes: object) -> Accumulator:

@@ -260,7 +260,7 @@ class Coordinators(Generic[M]):
         ]
 
     def ask_all(self, decide: Callable[[M, Turn], T]) -> list[NowOrLater[T | Refused]]:
-        """Has the machine of every coordinator of this node decide; gives a result or an ErrorCode for each."""
+        """Has the machine of every coordinator of this node decide; returns a result or a `Refused` for each."""
         return [
             found
             if isinstance(found, Refused)

@@ -75,7 +75,9 @@ class PositionUpdates:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._fetching_committed: asyncio.Task[None] | None = None
-        self._error: OttlaError | None = None
+        # The error of the committed offsets, and that of resets and validations: neither replaces the other.
+        self._committed_error: OttlaError | None = None
+        self._lookup_error: OttlaError | None = None
         self._failures = 0
         network.on_update.append(lambda _: self._follow_leaders())
 
@@ -94,8 +96,10 @@ class PositionUpdates:
             self._start_validations(unsure)
 
     def raise_error(self) -> None:
-        """Raise the error of a lookup, once."""
-        error, self._error = self._error, None
+        """Raise the error of a lookup, once; if there are two, the next call raises the other."""
+        error, self._committed_error = self._committed_error, None
+        if error is None:
+            error, self._lookup_error = self._lookup_error, None
         if error is not None:
             raise error
 
@@ -264,7 +268,7 @@ class PositionUpdates:
         if errors:
             self._retry_later(errors)
         if truncations:
-            self._error = self._error or LogTruncationError(
+            self._lookup_error = self._lookup_error or LogTruncationError(
                 {p: t.position.offset for p, t in truncations.items()},
                 {
                     p: t.diverging_offset
@@ -285,7 +289,7 @@ class PositionUpdates:
         for error in errors.values():
             log.debug("will ask again for an offset: %s", error)
             if is_final(error):
-                self._error = self._error or error
+                self._lookup_error = self._lookup_error or error
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
@@ -295,12 +299,15 @@ class PositionUpdates:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if task is self._fetching_committed:
+        is_of_committed = task is self._fetching_committed
+        if is_of_committed:
             self._fetching_committed = None
         if not task.cancelled():
             error = task.exception()
-            if isinstance(error, OttlaError):
-                self._error = error
+            if isinstance(error, OttlaError) and is_of_committed:
+                self._committed_error = error
+            elif isinstance(error, OttlaError):
+                self._lookup_error = self._lookup_error or error
             elif error is not None:
                 log.error("looking up offsets failed", exc_info=error)
             self._wake()

@@ -36,11 +36,6 @@ class BatchAction(Enum):
     FAIL_PRODUCER = "its records fail, and so does everything else that the producer sends"
 
 
-RETRIES: Final = frozenset(
-    {BatchAction.RETRY, BatchAction.RETRY_FROM_ZERO, BatchAction.RETRY_IN_NEW_EPOCH}
-)
-
-
 class SequencePosition(Enum):
     """The sequence of a batch, compared with what the broker has acknowledged."""
 
