@@ -175,7 +175,7 @@ def check_snapshot(path: Path, lines: list[str]) -> None:
     expected = [
         (producer.producer_id, producer.epoch, sent.last_sequence, sent.last_offset)
         for producer in ProducerStates.from_snapshot(path.read_bytes())
-        for sent in producer.sent
+        for sent in producer.recent_batches
     ]
     names = ("producerId", "producerEpoch", "lastSequence", "lastOffset")
     assert [tuple(int(fields(line)[name]) for name in names) for line in lines] == expected

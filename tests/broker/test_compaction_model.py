@@ -193,12 +193,15 @@ class CompactionModel(RuleBasedStateMachine):
         assert replayed.producers.first_open_offset == (min(firsts) if firsts else None)
         for producer in live.producers:
             again = replayed.producers.get(producer.producer_id)
-            if producer.sent and producer.sent[-1].last_offset >= live.start_offset:
+            if (
+                producer.recent_batches
+                and producer.recent_batches[-1].last_offset >= live.start_offset
+            ):
                 assert again is not None
-                assert (again.epoch, again.last_sequence, again.sent[-1].last_offset) == (
+                assert (again.epoch, again.last_sequence, again.recent_batches[-1].last_offset) == (
                     producer.epoch,
                     producer.last_sequence,
-                    producer.sent[-1].last_offset,
+                    producer.recent_batches[-1].last_offset,
                 )
 
 

@@ -16,15 +16,14 @@ from ottla.broker.clock import SystemIds
 from ottla.broker.cluster import Cluster
 from ottla.broker.loop.loop_share import at_once
 from ottla.broker.node import Node
-from ottla.broker.partitions import replay
-from ottla.broker.partitions import shard as shards
+from ottla.broker.partitions import producer_snapshots, replay
 from ottla.broker.partitions.replay import SLICE_BATCHES, Replay
 from ottla.broker.partitions.shard import Shard
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import GROUPS_TOPIC, NewTopic, Topic
 from ottla.core.outcomes import Refused
 from ottla.core.partition import Partition
-from ottla.core.producer_state import SnapshotDraft, read_snapshot
+from ottla.core.producer_snapshot import SnapshotDraft, read_snapshot
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 from ottla.ports import BatchEntry, LogStore
@@ -237,7 +236,7 @@ def test_a_coordinator_waits_for_the_replay_of_its_partition() -> None:
 def test_a_replay_is_bounded_because_the_state_is_saved_as_the_log_grows(
     open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "SNAPSHOT_BATCHES", 50)
+    monkeypatch.setattr(producer_snapshots, "SNAPSHOT_BATCHES", 50)
 
     async def scenario() -> object:
         node = node_over(open_store(tmp_path / "live"))
@@ -294,8 +293,8 @@ def note_slices(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_the_state_of_very_many_producers_is_saved_in_slices_as_it_was(
     monkeypatch: pytest.MonkeyPatch, is_roll: bool
 ) -> None:
-    monkeypatch.setattr(shards, "SNAPSHOT_BATCHES", 10_000 if is_roll else 100)
-    monkeypatch.setattr(shards, "SNAPSHOT_PRODUCERS", 20)
+    monkeypatch.setattr(producer_snapshots, "SNAPSHOT_BATCHES", 10_000 if is_roll else 100)
+    monkeypatch.setattr(producer_snapshots, "SNAPSHOT_PRODUCERS", 20)
     sizes = note_slices(monkeypatch)
 
     async def scenario() -> None:
@@ -349,7 +348,7 @@ def test_retention_deletes_what_a_snapshot_covers_where_there_is_no_room_for_ano
 def test_nothing_is_deleted_before_the_state_of_its_producers_is_saved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shards, "SNAPSHOT_PRODUCERS", 20)
+    monkeypatch.setattr(producer_snapshots, "SNAPSHOT_PRODUCERS", 20)
 
     async def scenario() -> None:
         opened = shard_of(node_over(MemoryStore(clock=SteppingClock())))

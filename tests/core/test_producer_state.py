@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.core.outcomes import Refused
+from ottla.core.producer_snapshot import CorruptSnapshotError
 from ottla.core.producer_state import (
     APPEND,
-    BATCHES_KEPT,
     MAX_SEQUENCE,
+    RECENT_BATCHES,
     AlreadyAppended,
     Append,
-    CorruptSnapshotError,
     EndedTransaction,
     LoggedBatch,
     ProducerBatch,
@@ -86,7 +86,7 @@ def test_a_retry_of_any_of_the_last_five_batches_is_answered_with_its_first_offs
 
 def test_a_retry_older_than_five_batches_is_out_of_order() -> None:
     log = Log()
-    for number in range(BATCHES_KEPT + 1):
+    for number in range(RECENT_BATCHES + 1):
         log.append(number)
     assert log.states.decide(batch(0)) == Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
@@ -285,7 +285,7 @@ def test_a_snapshot_lets_kafka_read_the_last_batch_of_each_producer() -> None:
     read = {}
     for entry in struct.iter_unpack(">qhiqiqiq", data[10:]):
         read[entry[0]] = entry
-    assert count == BATCHES_KEPT
+    assert count == RECENT_BATCHES
     assert read == {PID: (PID, 0, 6, 106, 0, 1000, -1, -1)}
 
 

@@ -377,7 +377,7 @@ def test_a_marker_with_a_new_epoch_makes_the_old_batches_unknown() -> None:
     log.mark(1)
     assert log.send(0) == OLD_EPOCH
     (producer,) = log.partition.producers
-    assert list(producer.sent) == []
+    assert list(producer.recent_batches) == []
 
 
 # What readers see.

@@ -18,7 +18,7 @@ from tests.hostile.every_list import every_list
 from tests.hostile.target import Target
 from tests.waiting import in_time
 
-from ottla.broker.handlers.fetch import MAX_ELEMENTS as MAX_FETCH_ELEMENTS
+from ottla.broker.handlers import fetch
 from ottla.broker.requests.api import MAX_ELEMENTS_IN_SLICES
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
@@ -218,7 +218,7 @@ def fetch_sessions(target: Target, count: int) -> str:
         inside_and_beyond(
             target,
             count,
-            MAX_FETCH_ELEMENTS - 1,
+            fetch.API.max_elements - 1,
             lambda size: frames.fetch_elements(VICTIM, size, in_session=True),
         )
         for _ in range(7)
@@ -553,7 +553,7 @@ ATTACKS: Final = {
             short=50_000,
             run=elements(
                 lambda count: frames.fetch_elements(VICTIM, count, in_session=False),
-                MAX_FETCH_ELEMENTS,
+                fetch.API.max_elements,
             ),
         ),
         Attack(

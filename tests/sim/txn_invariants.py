@@ -117,7 +117,7 @@ def _producers(states: ProducerStates) -> dict[int, tuple[Any, ...]]:
         producer.producer_id: (
             producer.epoch,
             producer.transaction_first_offset,
-            [(sent.last_sequence, sent.last_offset) for sent in producer.sent],
+            [(sent.last_sequence, sent.last_offset) for sent in producer.recent_batches],
         )
         for producer in states
     }

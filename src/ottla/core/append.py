@@ -1,7 +1,7 @@
-"""One record batch of a Produce request: what is checked and rewritten before it may be appended.
+"""The checks and rewrites of one record batch of a Produce request before it is appended.
 
-Only the batch and the topic's options count here. The rules of the request are in `produce`, those of the producer in
-`producer_state`, the place in the log is up to `partition`.
+They depend on the batch and the topic's options only. The rules of the request are in `produce`, those of the producer
+in `producer_state`, and `partition` decides the offset.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
 # Decompressed, a batch may be this many times as large as `max.message.bytes`, and at least the floor.
 DECOMPRESSION_FACTOR = 100
 DECOMPRESSION_FLOOR_BYTES = 64 << 20
-# How much is scanned, and how much is rewritten, on the event loop.
+# The largest batches that are scanned and rewritten on the event loop.
 SCANNED_AT_ONCE_BYTES = 1 << 20
 REWRITTEN_AT_ONCE_BYTES = 64 << 10
-# The response names wrong records, at most so many.
+# The most wrong records that a response names.
 MAX_REPORTED_RECORDS = 10_000
 MAX_RENUMBERED_RECORDS = 100_000
 
@@ -79,7 +79,7 @@ def prepare(
 def prepare_within(
     records: Buffer | None, config: TopicConfig, now_ms: int, produce_version: int, most: Effort
 ) -> Prepared | TakesLong | Refused:
-    """As `prepare`, unless there is more to decompress or to rewrite than `most`."""
+    """As `prepare`; TakesLong if more bytes have to be decompressed or rewritten than `most` allows."""
     if not records:
         return Refused(
             ErrorCode.INVALID_RECORD,
@@ -101,7 +101,7 @@ def prepare_within(
 
 
 def _check_frame(records: Buffer, config: TopicConfig) -> Refused | None:
-    """Whether this is one whole batch that is not too large, going by its length and magic alone."""
+    """Checks length and magic: one whole batch that is not too large."""
     size_bytes = len(records)
     if (
         size_bytes >= batches.HEADER_BYTES
@@ -172,49 +172,75 @@ def _prepare_records(
     now_ms: int,
     most: Effort,
 ) -> Prepared | TakesLong | Refused:
-    codec = header.codec
     size_bytes = len(records)
     if scan is None:
-        limit_bytes = max(
-            DECOMPRESSION_FLOOR_BYTES, config.max_message_bytes * DECOMPRESSION_FACTOR
-        )
-        try:
-            payload = batches.payload(records, 0, header, min(limit_bytes, most.scanned_bytes))
-        except TooLargeError:
-            if limit_bytes <= most.scanned_bytes:
-                raise
-            return TAKES_LONG
+        payload = _decompress(records, header, config, most)
+        if isinstance(payload, TakesLong):
+            return payload
         size_bytes = len(payload)
         scan = scan_records(payload, header.record_count)
     # To rewrite or to decode records takes longer than to scan them.
     is_long = size_bytes > most.rewritten_bytes
     if scan.null_key_count and "compact" in config.cleanup_policy:
         return TAKES_LONG if is_long else _refuse_keyless(records, header)
-    if not (
-        header.base_timestamp + scan.min_timestamp_delta >= INT64_MIN
-        and header.base_timestamp + scan.max_timestamp_delta <= INT64_MAX
-    ):
-        return Refused(ErrorCode.INVALID_RECORD, "a record's timestamp is no 64-bit number")
+    problem = _check_timestamps(records, header, scan, config, now_ms, is_long)
+    if problem is not None:
+        return problem
+    codec = header.codec
+    target = _CODECS.get(config.compression_type, codec)
+    if target is not codec or not scan.offsets_consecutive:
+        rewritten = TAKES_LONG if is_long else _rewrite(records, header, scan, config, target)
+        if isinstance(rewritten, TakesLong | Refused):
+            return rewritten
+        records, header = rewritten
     takes_append_time = config.message_timestamp_type == "LogAppendTime"
-    if takes_append_time:
+    records, header = _with_timestamps(records, header, scan, takes_append_time, now_ms)
+    return Prepared(records, header, now_ms if takes_append_time else NO_TIMESTAMP)
+
+
+def _decompress(
+    records: Buffer, header: BatchHeader, config: TopicConfig, most: Effort
+) -> Buffer | TakesLong:
+    """The decompressed records; TooLargeError if they exceed the limit for the topic."""
+    limit_bytes = max(DECOMPRESSION_FLOOR_BYTES, config.max_message_bytes * DECOMPRESSION_FACTOR)
+    try:
+        return batches.payload(records, 0, header, min(limit_bytes, most.scanned_bytes))
+    except TooLargeError:
+        if limit_bytes <= most.scanned_bytes:
+            raise
+        return TAKES_LONG
+
+
+def _check_timestamps(
+    records: Buffer,
+    header: BatchHeader,
+    scan: Scan,
+    config: TopicConfig,
+    now_ms: int,
+    is_long: bool,
+) -> TakesLong | Refused | None:
+    lowest_ms = header.base_timestamp + scan.min_timestamp_delta
+    highest_ms = header.base_timestamp + scan.max_timestamp_delta
+    if not (lowest_ms >= INT64_MIN and highest_ms <= INT64_MAX):
+        return Refused(ErrorCode.INVALID_RECORD, "a record's timestamp is no 64-bit number")
+    if config.message_timestamp_type == "LogAppendTime":
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
             return Refused(
                 ErrorCode.INVALID_TIMESTAMP, "only the broker sets the time of appending"
             )
-    else:
-        earliest_ms = now_ms - config.message_timestamp_before_max_ms
-        latest_ms = now_ms + config.message_timestamp_after_max_ms
-        lowest_ms = header.base_timestamp + scan.min_timestamp_delta
-        highest_ms = header.base_timestamp + scan.max_timestamp_delta
-        if not (earliest_ms <= lowest_ms and highest_ms <= latest_ms):
-            if is_long:
-                return TAKES_LONG
-            refused = _check_timestamps(records, header, earliest_ms, latest_ms)
-            if refused is not None:
-                return refused
-    target = _CODECS.get(config.compression_type, codec)
-    if is_long and (target is not codec or not scan.offsets_consecutive):
-        return TAKES_LONG
+        return None
+    earliest_ms = now_ms - config.message_timestamp_before_max_ms
+    latest_ms = now_ms + config.message_timestamp_after_max_ms
+    if earliest_ms <= lowest_ms and highest_ms <= latest_ms:
+        return None
+    return TAKES_LONG if is_long else _check_each_timestamp(records, header, earliest_ms, latest_ms)
+
+
+def _rewrite(
+    records: Buffer, header: BatchHeader, scan: Scan, config: TopicConfig, target: Codec
+) -> tuple[Buffer, BatchHeader] | Refused:
+    """The batch with consecutive offsets, and with the codec that the topic asks for."""
+    codec = header.codec
     if not scan.offsets_consecutive:
         if header.record_count > MAX_RENUMBERED_RECORDS:
             return Refused(
@@ -230,8 +256,7 @@ def _prepare_records(
         refused = _check_size(header.size_bytes, config)
         if refused is not None:
             return refused
-    records, header = _with_timestamps(records, header, scan, takes_append_time, now_ms)
-    return Prepared(records, header, now_ms if takes_append_time else NO_TIMESTAMP)
+    return records, header
 
 
 def _with_timestamps(
@@ -265,14 +290,14 @@ def _refuse_keyless(records: Buffer, header: BatchHeader) -> Refused:
 
 
 def _reported_records(records: Buffer, header: BatchHeader) -> Sequence[Record]:
-    """The records of which a response may name the wrong ones; none if the batch has very many."""
+    """The records from which a response names wrong ones; none if there are more than MAX_REPORTED_RECORDS."""
     return batches.read_batch(records, 0) if header.record_count <= MAX_REPORTED_RECORDS else ()
 
 
-def _check_timestamps(
+def _check_each_timestamp(
     records: Buffer, header: BatchHeader, earliest_ms: int, latest_ms: int
 ) -> Refused | None:
-    """Checks every record; one without a timestamp is always right."""
+    """Names the records out of range; one without a timestamp never is."""
     payload = batches.payload(records, 0, header, batches.DEFAULT_LIMIT_BYTES)
     every_record = chain.from_iterable(batches.read_in_parts(payload, header))
     wrong = (

@@ -305,7 +305,8 @@ def last_of_producers(producers: ProducerStates) -> dict[int, LastOfProducer]:
     """What must be kept so that producers are recognised after a replay of the log."""
     return {
         producer.producer_id: LastOfProducer(
-            producer.sent[-1].last_offset if producer.sent else None, producer.epoch
+            producer.recent_batches[-1].last_offset if producer.recent_batches else None,
+            producer.epoch,
         )
         for producer in producers
     }

@@ -1,50 +1,29 @@
 """The producers of a partition: the basis of idempotence and of transactions on the partition.
 
-A producer's last five batches are remembered, because a client keeps at most five requests in flight: a retry of any
-of them is recognised and answered with the offset it already has.
+A partition remembers the last five batches of a producer, because a client has at most five requests in flight: it
+recognises a retry of any of them and answers with the offset of the first append. `producer_snapshot` has the format in
+which the state is saved.
 """
 
 from __future__ import annotations
 
-import struct
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, final
 
 from ottla.core.outcomes import Refused
+from ottla.core.producer_snapshot import SnapshotDraft, SnapshotEntry, snapshot_entries
 from ottla.errors import ErrorCode
-from ottla.records.crc import crc32c
 
-BATCHES_KEPT = 5
+RECENT_BATCHES = 5
 MAX_SEQUENCE = 0x7FFFFFFF
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 NO_SEQUENCE = -1
 NO_OFFSET = -1
-# The transaction version from which on every transaction has an epoch of its own.
+# From this transaction version on, every transaction has an epoch of its own.
 EPOCH_PER_TRANSACTION = 2
-
-SNAPSHOT_VERSION = 1
-_SNAPSHOT_START = struct.Struct(">hIi")
-_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
-
-
-class CorruptSnapshotError(Exception):
-    """A producer snapshot is damaged; the state has to come from an older one or from the log."""
-
-
-class SnapshotEntry(NamedTuple):
-    """One batch of a producer in a snapshot; the offset is -1 for a producer without batches."""
-
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp_ms: int
-    coordinator_epoch: int
-    transaction_first_offset: int
 
 
 class LoggedBatch(NamedTuple):
@@ -62,6 +41,9 @@ class LoggedBatch(NamedTuple):
     @property
     def base_offset(self) -> int:
         return self.last_offset - self.offset_delta
+
+
+_NO_BATCH: Final = LoggedBatch(NO_SEQUENCE, NO_OFFSET, 0, -1)
 
 
 @final
@@ -146,11 +128,27 @@ class ProducerEntry:
     coordinator_epoch: int = -1
     last_write_ms: int = -1
     transaction_first_offset: int = NO_OFFSET
-    sent: deque[LoggedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+    recent_batches: deque[LoggedBatch] = field(default_factory=lambda: deque(maxlen=RECENT_BATCHES))
 
     @property
     def last_sequence(self) -> int:
-        return self.sent[-1].last_sequence if self.sent else NO_SEQUENCE
+        return self.recent_batches[-1].last_sequence if self.recent_batches else NO_SEQUENCE
+
+    def snapshot_entries(self) -> Iterator[SnapshotEntry]:
+        """One entry per recent batch, and one without a batch if there is none."""
+        newest = len(self.recent_batches) - 1
+        for number, logged in enumerate(self.recent_batches or (_NO_BATCH,)):
+            yield SnapshotEntry(
+                self.producer_id,
+                self.epoch,
+                logged.last_sequence,
+                logged.last_offset,
+                logged.offset_delta,
+                # The newest has, as in Kafka, the time of the last write, which may be that of a marker.
+                self.last_write_ms if number >= newest else logged.timestamp_ms,
+                self.coordinator_epoch,
+                self.transaction_first_offset,
+            )
 
 
 def sequence_after(sequence: int, count: int) -> int:
@@ -162,23 +160,23 @@ def sequence_before(sequence: int, count: int) -> int:
     return (sequence - count) & MAX_SEQUENCE
 
 
-def _is_of_ended(producer: ProducerEntry, sent: LoggedBatch) -> bool:
+def _belongs_to_ended_transaction(producer: ProducerEntry, logged: LoggedBatch) -> bool:
     """Whether a transactional batch belongs to a transaction that has ended."""
     first_offset = producer.transaction_first_offset
-    return first_offset == NO_OFFSET or sent.base_offset < first_offset
+    return first_offset == NO_OFFSET or logged.base_offset < first_offset
 
 
-def _uses_numbers_again(producer: ProducerEntry, batch: ProducerBatch) -> bool:
-    """Whether a batch begins with a sequence number that its producer used in an earlier transaction.
+def _reuses_sequence(producer: ProducerEntry, batch: ProducerBatch) -> bool:
+    """Whether a batch begins with a sequence number that its producer used in an ended transaction.
 
     A producer that ends a transaction knows the fate of its batches and does not retry them afterwards. But librdkafka
-    drops a batch that waits for its retry when the transaction is aborted, and sends another one under the same numbers
-    in the next transaction: to confirm that one as a repetition would lose it (ADR 0026).
+    drops a batch that waits for its retry when the transaction is aborted, and sends another one with the same sequence
+    numbers in the next transaction: to confirm that one as a repetition would lose it (ADR 0026).
     """
     return batch.is_transactional and any(
-        _is_of_ended(producer, sent)
-        and sequence_before(batch.first_sequence, sent.first_sequence) <= sent.offset_delta
-        for sent in producer.sent
+        _belongs_to_ended_transaction(producer, logged)
+        and sequence_before(batch.first_sequence, logged.first_sequence) <= logged.offset_delta
+        for logged in producer.recent_batches
     )
 
 
@@ -211,7 +209,7 @@ class ProducerStates:
     def verification_for(
         self, batch: ProducerBatch, version: int
     ) -> Verification | VerificationNotNeeded | Refused:
-        """What the append of a transactional batch has to bring; nothing if its transaction is open here."""
+        """The verification that the append of a transactional batch needs; none if its transaction is open here."""
         producer = self._producers.get(batch.producer_id)
         if producer is not None:
             if batch.producer_epoch < producer.epoch:
@@ -269,14 +267,16 @@ class ProducerStates:
             if batch.first_sequence != 0 and producer.epoch != NO_EPOCH:
                 return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         else:
-            for sent in producer.sent:
+            for logged in producer.recent_batches:
                 if (
-                    sent.last_sequence == batch.last_sequence
-                    and sent.first_sequence == batch.first_sequence
-                    and not (batch.is_transactional and _is_of_ended(producer, sent))
+                    logged.last_sequence == batch.last_sequence
+                    and logged.first_sequence == batch.first_sequence
+                    and not (
+                        batch.is_transactional and _belongs_to_ended_transaction(producer, logged)
+                    )
                 ):
-                    return AlreadyAppended(sent)
-            if _uses_numbers_again(producer, batch):
+                    return AlreadyAppended(logged)
+            if _reuses_sequence(producer, batch):
                 # librdkafka then aborts the transaction and goes on under a new epoch; OUT_OF_ORDER is fatal to it.
                 return Refused(ErrorCode.INVALID_TXN_STATE)
             # After a marker with a new epoch there are no batches: the producer starts at 0 again.
@@ -287,7 +287,7 @@ class ProducerStates:
         return APPEND
 
     def check_own(self, batch: ProducerBatch, verification: Verification | None) -> Refused | None:
-        """Whether the broker may append a transactional batch of its own, whose sequence numbers mean nothing."""
+        """Why the broker may not append its own transactional batch, whose sequence numbers mean nothing."""
         producer = self._producers.get(batch.producer_id)
         if producer is not None and batch.producer_epoch < producer.epoch:
             return Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -321,8 +321,8 @@ class ProducerStates:
             self._draft.before_change(producer)
         if producer.epoch != batch.producer_epoch:
             producer.epoch = batch.producer_epoch
-            producer.sent.clear()
-        producer.sent.append(
+            producer.recent_batches.clear()
+        producer.recent_batches.append(
             LoggedBatch(batch.last_sequence, last_offset, last_offset - base_offset, now_ms)
         )
         producer.last_write_ms = now_ms
@@ -349,7 +349,7 @@ class ProducerStates:
             self._draft.before_change(producer)
         if producer.epoch != epoch:
             producer.epoch = epoch
-            producer.sent.clear()
+            producer.recent_batches.clear()
         producer.coordinator_epoch = coordinator_epoch
         producer.last_write_ms = now_ms
         first_offset = producer.transaction_first_offset
@@ -370,7 +370,7 @@ class ProducerStates:
         return closed
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers without an open transaction that wrote nothing for long; returns how many."""
+        """Forgets producers without an open transaction that wrote nothing for `expiration_ms`; returns how many."""
         gone = [
             producer.producer_id
             for producer in self._producers.values()
@@ -382,7 +382,7 @@ class ProducerStates:
         return len(gone)
 
     def expire_verifications(self, monotonic_ms: int, expiration_ms: int) -> None:
-        """Forgets verifications whose append never came: a client could invent any number of producers."""
+        """Forgets verifications without an append: a client could invent any number of producers."""
         for producer_id, epochs in list(self._verifications.items()):
             for epoch, verification in list(epochs.items()):
                 if verification.seen_at_ms is None:
@@ -393,11 +393,11 @@ class ProducerStates:
                 del self._verifications[producer_id]
 
     def to_snapshot(self) -> bytes:
-        """The state in Kafka's snapshot format, at once."""
+        """The state in Kafka's snapshot format."""
         return SnapshotDraft(self._producers).finish()
 
     def begin_snapshot(self) -> SnapshotDraft:
-        """A snapshot of the present state, to be written in steps until `end_snapshot`."""
+        """A snapshot of the present state that the caller encodes in steps, until `end_snapshot`."""
         assert self._draft is None
         self._draft = SnapshotDraft(self._producers)
         return self._draft
@@ -408,7 +408,7 @@ class ProducerStates:
 
     @classmethod
     def from_snapshot(cls, data: bytes) -> ProducerStates:
-        """Reads what `to_snapshot` or Kafka wrote."""
+        """Reads a snapshot of `to_snapshot` or of Kafka."""
         states = cls()
         for entry in snapshot_entries(data):
             states.load(entry)
@@ -424,87 +424,10 @@ class ProducerStates:
         producer.last_write_ms = max(producer.last_write_ms, entry.timestamp_ms)
         producer.transaction_first_offset = entry.transaction_first_offset
         if entry.last_offset != NO_OFFSET:
-            producer.sent.append(
+            producer.recent_batches.append(
                 LoggedBatch(
                     entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms
                 )
             )
         if entry.transaction_first_offset != NO_OFFSET:
             self._open[entry.transaction_first_offset] = entry.producer_id
-
-
-class SnapshotDraft:
-    """A snapshot that is written in steps: a producer that changes meanwhile is written before its change.
-
-    Kafka's format, with one entry for every remembered batch instead of the last one only. Kafka's reader lets a later
-    entry of the same producer replace an earlier one, so it reads these files too; ours recognises a retry of any of
-    the five batches also after a restart.
-    """
-
-    def __init__(self, producers: Mapping[int, ProducerEntry]) -> None:
-        self._left = dict(producers)
-        self._entries = bytearray()
-        self._count = 0
-
-    @property
-    def is_complete(self) -> bool:
-        return not self._left
-
-    def before_change(self, producer: ProducerEntry) -> None:
-        """Writes a producer as it was; one that is newer than the snapshot is not part of it."""
-        if self._left.get(producer.producer_id) is producer:
-            del self._left[producer.producer_id]
-            self._add(producer)
-
-    def advance(self, count: int) -> None:
-        """Writes the next `count` producers."""
-        if count >= len(self._left):
-            for producer in self._left.values():
-                self._add(producer)
-            self._left.clear()
-            return
-        for _ in range(count):
-            self._add(self._left.popitem()[1])
-
-    def _add(self, producer: ProducerEntry) -> None:
-        kept = list(producer.sent) or [LoggedBatch(NO_SEQUENCE, NO_OFFSET, 0, -1)]
-        # As in Kafka, the time of the last write, which may be that of a marker.
-        kept[-1] = kept[-1]._replace(timestamp_ms=producer.last_write_ms)
-        self._count += len(kept)
-        for sent in kept:
-            self._entries += _SNAPSHOT_ENTRY.pack(
-                producer.producer_id,
-                producer.epoch,
-                sent.last_sequence,
-                sent.last_offset,
-                sent.offset_delta,
-                sent.timestamp_ms,
-                producer.coordinator_epoch,
-                producer.transaction_first_offset,
-            )
-
-    def finish(self) -> bytes:
-        """The whole snapshot."""
-        self.advance(len(self._left))
-        body = struct.pack(">i", self._count) + self._entries
-        return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
-
-
-def snapshot_entries(data: bytes) -> Iterator[SnapshotEntry]:
-    """The entries of a snapshot, one after the other; CorruptSnapshotError at once if it is damaged."""
-    if len(data) < _SNAPSHOT_START.size:
-        raise CorruptSnapshotError(f"{len(data)} bytes are too few")
-    version, crc, count = _SNAPSHOT_START.unpack_from(data)
-    if version != SNAPSHOT_VERSION:
-        raise CorruptSnapshotError(f"version {version}")
-    if crc32c(memoryview(data)[6:]) != crc:
-        raise CorruptSnapshotError("the checksum is wrong")
-    if len(data) != _SNAPSHOT_START.size + count * _SNAPSHOT_ENTRY.size:
-        raise CorruptSnapshotError(f"{count} entries do not make {len(data)} bytes")
-    found = _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT_START.size :])
-    return map(SnapshotEntry._make, found)
-
-
-def read_snapshot(data: bytes) -> list[SnapshotEntry]:
-    """All entries of a snapshot; CorruptSnapshotError if it is damaged."""
-    return list(snapshot_entries(data))

@@ -31,7 +31,6 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-MAX_ELEMENTS = 1 << 15
 FIRST_BATCHED_VERSION = 4
 FIRST_VERSION_OF_TRANSACTION_V2 = 5
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
@@ -148,6 +147,4 @@ def _topic_result(topic: AddPartitionsToTxnTopic, errors: Errors) -> AddPartitio
     )
 
 
-API = serve(
-    AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, handle, max_elements=MAX_ELEMENTS
-)
+API = serve(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, handle, max_elements=1 << 15)

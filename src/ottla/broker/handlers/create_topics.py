@@ -18,7 +18,6 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-MAX_ELEMENTS = 1 << 16
 FIRST_VERSION_WITH_CONFIGS = 5
 # Each topic takes some time.
 FIRST_TOPICS = 8
@@ -94,4 +93,4 @@ def _result(node: Node, name: str, topic: Topic | Refused, describes: bool) -> C
     )
 
 
-API = serve(CreateTopicsRequest, CreateTopicsResponse, handle, max_elements=MAX_ELEMENTS)
+API = serve(CreateTopicsRequest, CreateTopicsResponse, handle, max_elements=1 << 16)

@@ -24,7 +24,6 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-MAX_ELEMENTS = 1 << 17
 # Each resource takes some time.
 FIRST_RESOURCES = 8
 
@@ -111,4 +110,4 @@ def _option(
     )
 
 
-API = serve(DescribeConfigsRequest, DescribeConfigsResponse, handle, max_elements=MAX_ELEMENTS)
+API = serve(DescribeConfigsRequest, DescribeConfigsResponse, handle, max_elements=1 << 17)

@@ -17,7 +17,6 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-MAX_ELEMENTS = MAX_ELEMENTS_IN_SLICES
 PARTITIONS_PER_STEP = 16
 
 
@@ -119,4 +118,6 @@ def _topics(
     return list(topics.values())
 
 
-API = serve(DescribeLogDirsRequest, DescribeLogDirsResponse, handle, max_elements=MAX_ELEMENTS)
+API = serve(
+    DescribeLogDirsRequest, DescribeLogDirsResponse, handle, max_elements=MAX_ELEMENTS_IN_SLICES
+)

@@ -19,7 +19,6 @@ from ottla.wire.messages.describe_topic_partitions import (
 )
 from ottla.wire.types import ZERO_UUID
 
-MAX_ELEMENTS = MAX_ELEMENTS_IN_SLICES
 PARTITIONS_PER_STEP = 16
 LIMIT = 2000  # Kafka's max.request.partition.size.limit
 
@@ -114,5 +113,5 @@ API = serve(
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     handle,
-    max_elements=MAX_ELEMENTS,
+    max_elements=MAX_ELEMENTS_IN_SLICES,
 )

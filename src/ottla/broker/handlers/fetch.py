@@ -41,7 +41,6 @@ from ottla.wire.messages.fetch import (
     PartitionData,
 )
 
-MAX_ELEMENTS = 1 << 16
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 # Older versions have the leader, but no addresses: clients would take it for a broker that they know (KIP-951).
 FIRST_VERSION_WITH_LEADERS = 16
@@ -303,4 +302,4 @@ def _check_codec(node: Node, one: Fetched, version: int) -> Refused | None:
     )
 
 
-API = serve(FetchRequest, FetchResponse, handle, max_elements=MAX_ELEMENTS)
+API = serve(FetchRequest, FetchResponse, handle, max_elements=1 << 16)

@@ -24,9 +24,7 @@ from ottla.wire.types import ZERO_UUID
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
 FIRST_VERSION_WITH_TOPIC_IDS = 12
 
-
-MAX_ELEMENTS = MAX_ELEMENTS_IN_SLICES
-# So many topics are created by one request; the client asks again for the others.
+# The number of topics that one request creates; the client asks again for the others.
 MAX_CREATED = 50
 NAMES_PER_STEP = 64
 PARTITIONS_PER_STEP = 16
@@ -130,4 +128,4 @@ def _described(node: Node, topic: Topic) -> Generator[None, None, MetadataRespon
     )
 
 
-API = serve(MetadataRequest, MetadataResponse, handle, max_elements=MAX_ELEMENTS)
+API = serve(MetadataRequest, MetadataResponse, handle, max_elements=MAX_ELEMENTS_IN_SLICES)

@@ -1,9 +1,9 @@
-"""The event loop's time, shared out: long work goes on in slices of a few milliseconds.
+"""The event loop's time, shared out: long work runs in slices of a few milliseconds.
 
-One slice of long work is done in a turn of the loop; in between the loop serves other requests. Long work queues for
-its next slice, so that no client gets more of the loop by asking for more at once. Short work has time of its own in
-each turn, so that it does not wait behind long work: work that begins in this turn, and frames that did not fit into
-the turn in which they arrived, which have a queue of their own.
+A turn of the loop runs one slice of long work; in between the loop serves other requests. Long work queues for its next
+slice, so that no client gets more of the loop by asking for more at once. Short work has separate time in each turn, so
+that it does not wait behind long work: work that begins in this turn, and the queue of frames that did not fit into the
+turn in which they arrived.
 """
 
 from __future__ import annotations
@@ -16,27 +16,26 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-# How long work goes on before the loop serves other requests.
+# The length of a slice of long work.
 SLICE_SECONDS: Final = 0.005
-# So many steps of a generator are taken at once, before it is known whether it will be long: a few of them whatever
-# they take, the others for so long at most.
+# The most steps that a generator runs at once; after them its work counts as long.
 FIRST_STEPS: Final = 64
+# The first of those steps run without a look at the clock.
 UNTIMED_STEPS: Final = 4
+# The time limit of the others.
 FIRST_SECONDS: Final = 0.001
-# The same while frames are queued, which should not wait long.
+# Their time limit while frames are queued, which should not wait long.
 CROWDED_SECONDS: Final = 0.00025
-# How long the frames of all connections are handled that arrived in one turn of the loop, and as long queued ones: of
-# those each connection has one frame handled, and queues again with the rest.
+# The time in a turn of the loop for frames that arrived in it, and the same again for queued frames.
 TURN_SECONDS: Final = 0.02
-# Of so many connections one frame each is handled before their time is taken: a connection that is alone, or one of a
-# few, does not have the clock read.
+# The number of first frames, each of a connection, that are handled before the clock is read.
 UNTIMED_FRAMES: Final = 8
-# So many large requests are decoded at a time; others wait as the bytes in which they arrived.
+# The number of large requests that are decoded at a time; others wait as undecoded bytes.
 LARGE_REQUESTS: Final = 4
 
 
 def at_once(steps: Generator[None, None, T]) -> T:
-    """Runs a generator without pauses, and returns its result: for work that is known to be short."""
+    """Runs a generator to its end and returns its result: for work that is known to be short."""
     try:
         while True:
             next(steps)
@@ -55,7 +54,7 @@ class LoopShare:
         self._serves_soon = False
         self._thread = asyncio.Lock()
         self._new_work_end = 0.0  # in this turn of the loop; 0 before there was any
-        self._frames_end = 0.0  # as well
+        self._frames_end = 0.0  # likewise, for frames
         self._frames_are_timed = False  # in this turn of the loop
         self._untimed_frames = 0
         self._large_requests = 0
@@ -81,7 +80,7 @@ class LoopShare:
             asyncio.get_running_loop().call_soon(self._serve)
 
     def _serve(self) -> None:
-        """Continues queued work: short calls for a while, and one slice of long work."""
+        """Continues queued work: one slice of long work, and short calls for TURN_SECONDS."""
         self._serves_soon = False
         try:
             while self._pauses:
@@ -98,7 +97,7 @@ class LoopShare:
     def _call_queued(self) -> None:
         calls = self._short_calls
         calls.popleft()()
-        # Only calls that are queued now: what they add is for a later turn.
+        # Only calls that are queued now: those that they add are for a later turn.
         following = len(calls)
         if following:
             end = self._now() + TURN_SECONDS
@@ -127,7 +126,7 @@ class LoopShare:
             steps.close()
 
     def _end_of_new_work(self) -> float | None:
-        """Until when new work may go on in this turn of the loop; None if all of that time is used."""
+        """When the time for new work in this turn of the loop ends; None if it is used up."""
         now = self._now()
         if self._new_work_end == 0.0:
             self._new_work_end = now + SLICE_SECONDS
@@ -140,7 +139,7 @@ class LoopShare:
     def answer(
         self, steps: Generator[None, None, T], first_steps: int = FIRST_STEPS
     ) -> T | Coroutine[Any, Any, T]:
-        """The result of a generator that takes few steps and little time; else a coroutine that runs it in slices."""
+        """The result of a generator with few and quick steps; else a coroutine that runs it in slices."""
         try:
             untimed, seconds = min(first_steps, UNTIMED_STEPS), FIRST_SECONDS
             if self._short_calls:
@@ -165,10 +164,10 @@ class LoopShare:
     # Frames.
 
     def first_frame_waits(self) -> bool:
-        """Whether the first frame that a connection has in a turn of the loop has to wait for a later one.
+        """Whether a connection's first frame in a turn of the loop has to wait for a later turn.
 
-        The clock is not read before several connections had frames, be it in this turn or in earlier ones: to learn
-        of the end of every turn would cost more than it is worth.
+        The clock is read only after UNTIMED_FRAMES calls. These may be spread over several turns: a callback at the
+        end of every turn would cost more than the clock.
         """
         if self._frames_are_timed:
             return self.frames_had_their_time()
@@ -178,7 +177,7 @@ class LoopShare:
         return False
 
     def frames_had_their_time(self) -> bool:
-        """Whether the frames of this turn of the loop have taken as long as they may."""
+        """Whether the frames of this turn of the loop have used up TURN_SECONDS."""
         now = self._now()
         if self._frames_end == 0.0:
             self._frames_end = now + TURN_SECONDS
@@ -200,7 +199,7 @@ class LoopShare:
 
     @asynccontextmanager
     async def large_request(self) -> AsyncIterator[None]:
-        """A place to decode and answer a large request: there are a few, given in the order of the requests."""
+        """One of LARGE_REQUESTS places to decode and answer a large request, given in the order of the requests."""
         if self._large_requests >= LARGE_REQUESTS:
             mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting_requests.append(mine)
@@ -218,7 +217,7 @@ class LoopShare:
             self._let_next_in()
 
     def _let_next_in(self) -> None:
-        """Gives a place to the first that waits, or keeps it free."""
+        """Gives the place to the first waiting request, or frees it."""
         while self._waiting_requests:
             first = self._waiting_requests.popleft()
             if not first.done():

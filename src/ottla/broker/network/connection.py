@@ -1,9 +1,9 @@
 """A client's connection: frames in, responses out in the order of the requests, memory bounded on both sides.
 
-All connections of a loop receive into one shared buffer, because every frame that is complete is handled before the
-next receive. A connection keeps only bytes that cannot be handled yet: the rest of an incomplete frame, in a buffer of
-the frame's size, and frames that wait because the connection has had its turn. A request with many elements is answered
-in slices (`large_request.py`), during which its connection handles no other.
+All connections of a loop receive into one shared buffer, because every complete frame is handled before the next
+receive. Only bytes that cannot be handled yet go to a buffer of the connection (`frame_buffer.py`): the rest of an
+incomplete frame, and frames that wait because the connection has had its turn. A request with many elements is answered
+in slices (`large_request.py`); meanwhile its connection handles no other.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from ottla.broker.loop.loop_share import LoopShare
+from ottla.broker.network.frame_buffer import FrameBuffer
 from ottla.broker.network.piecewise_transport import PiecewiseTransport, without_copies
-from ottla.broker.network.receive_buffers import LARGE_BYTES, Buffers, Kept
+from ottla.broker.network.receive_buffers import Buffers
 from ottla.broker.network.response_queue import (
     MAX_UNSENT_BYTES,
     PendingResponse,
     ResponseQueue,
 )
-from ottla.broker.network.unfinished_frames import UNCOUNTED_BYTES, UnfinishedFrames
+from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.requests.api import Api
 from ottla.broker.requests.large_request import (
@@ -53,11 +54,9 @@ from ottla.wire.types import MalformedMessageError
 logger = EventLog(__name__)
 
 SMALLEST_FRAME_BYTES = 8
-KEPT_BUFFER_BYTES = UNCOUNTED_BYTES
-KEPT_GROWTH = 4
-NO_BUFFER = bytearray()
+# One receive takes at most this much while connections wait for memory.
 SCARCE_RECEIVE_BYTES = 16 << 10
-# The clock is read once for so many bytes of small frames.
+# While small frames are handled, the clock is read once per this many bytes.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
 _FOREIGN_PROTOCOLS = (
     (b"\x16\x03", "a TLS handshake (this port speaks plaintext: set security.protocol=PLAINTEXT)"),
@@ -71,7 +70,7 @@ _FOREIGN_PROTOCOLS = (
 
 
 class Traffic:
-    """What a node's connections have moved, and how many there were."""
+    """Counts a node's connections and their bytes."""
 
     __slots__ = ("accepted", "faulted", "received_bytes", "refused", "sent_bytes")
 
@@ -80,7 +79,7 @@ class Traffic:
         self.sent_bytes = 0
         self.accepted = 0
         self.refused = 0  # by a limit
-        self.faulted = 0  # for what the client sent
+        self.faulted = 0  # closed because of what the client sent
 
 
 class Host(Protocol):
@@ -129,12 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self.peer = Endpoint("", 0)
         self._local = Endpoint("", 0)
-        self._kept: Kept = NO_BUFFER
-        self._kept_start = 0  # what lies before it has been handled
-        self._kept_filled = 0
-        self._kept_room = 0  # how much of the buffer is to be filled
-        self._is_lent = False  # a large request uses the buffer's bytes
-        self._lacks_room = False  # for the rest of a frame, until other connections release memory
+        self._buffer = FrameBuffer(host.buffers, host.unfinished, self)
         self._in_line = False  # complete frames wait for their turn
         self._has_waited = False  # and this is that turn
         self._responses = ResponseQueue()
@@ -164,24 +158,22 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._kept_filled and not self._draining:
+        if self._buffer.filled and not self._draining:
             logger.info(
                 "connection_broken",
                 "connection from %(peer)s ended in the middle of a request, after %(bytes)d bytes of it",
                 peer=str(self.peer),
-                bytes=self._kept_filled,
+                bytes=self._buffer.filled,
             )
         self._transport = None
         self._responses.cancel()
         self._responses.take_unsent()
-        self._kept = NO_BUFFER
-        self._kept_filled = 0
-        self._host.unfinished.release(self)
+        self._buffer.drop()
         self._host.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._kept_filled:
-            return memoryview(self._kept)[self._kept_filled : self._kept_room]
+        if self._buffer.filled:
+            return self._buffer.free_space
         if self._host.unfinished.is_short:
             return self._host.receive_buffer[:SCARCE_RECEIVE_BYTES]
         return self._host.receive_buffer
@@ -189,16 +181,15 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active = self._host.now()
         self._traffic.received_bytes += nbytes
-        if self._kept_filled:
-            self._kept_filled += nbytes
-            self._handle_kept()
+        if self._buffer.filled:
+            self._buffer.filled += nbytes
+            self._handle_buffered()
             return
         received = self._host.receive_buffer[:nbytes]
         done = self._handle_frames(received)
         if done < nbytes:
             self._keep(received[done:])
-        else:
-            self._regulate_reading()
+        self._regulate_reading()
 
     def eof_received(self) -> bool:
         return False
@@ -222,16 +213,16 @@ class Connection(asyncio.BufferedProtocol):
             self._busy
             or self._write_paused
             or self._draining
-            or self._lacks_room
+            or self._buffer.lacks_room
             or self._in_line
             or self._transport is None
             or self._responses.is_full
         )
 
     def _handle_frames(self, received: memoryview) -> int:
-        """Handles complete frames as far as the limits allow; returns how many bytes were handled."""
+        """Handles complete frames as far as the limits allow; returns the number of bytes handled."""
         position, end = 0, len(received)
-        # A connection that has waited for its turn has its first frame handled, however busy the loop is.
+        # After a wait for its turn, the first frame of a connection is handled however busy the loop is.
         next_check = 1 if self._has_waited else 0
         self._has_waited = False
         self._batching = True
@@ -245,7 +236,8 @@ class Connection(asyncio.BufferedProtocol):
                 break
             if position >= next_check:
                 share = self._share
-                if share.frames_had_their_time() if position else share.first_frame_waits():
+                must_wait = share.frames_had_their_time() if position else share.first_frame_waits()
+                if must_wait:
                     self._in_line = True
                     share.call_next(self._take_turn)
                     break
@@ -266,72 +258,26 @@ class Connection(asyncio.BufferedProtocol):
         self._has_waited = False
 
     def _keep(self, rest: memoryview) -> None:
-        """Keeps bytes that could not be handled yet, with room for more of their frame.
-
-        The room grows with what has arrived: a large size alone costs no memory.
-        """
-        old, was_lent = self._kept, self._is_lent
-        self._is_lent = False
-        self._kept_start = 0
-        if not rest or self._transport is None or self._is_closing:
-            self._kept_filled = 0
-            self._kept = NO_BUFFER
-            self._host.unfinished.release(self)
+        """Keeps bytes that cannot be handled yet, unless the connection is closing."""
+        if rest and not self._is_closing:
+            self._buffer.replace(rest)
         else:
-            room = max(KEPT_BUFFER_BYTES, KEPT_GROWTH * len(rest))
-            kept, whole = None, 0
-            if len(rest) >= SIZE_BYTES:
-                whole = max(SIZE_BYTES + int(read_size(rest)[0]), len(rest) + SIZE_BYTES)
-                if whole > room:
-                    kept = self._host.buffers.take_spare(whole)
-                if kept is not None or whole < room:
-                    room = whole
-            room = capacity = max(room, len(rest) + SIZE_BYTES)
-            if not self._host.unfinished.claim(self, room):
-                # What has arrived is here; the client keeps the rest for now.
-                self._lacks_room = True
-                room = capacity = len(rest) + SIZE_BYTES
-            elif room >= LARGE_BYTES and whole > room:
-                # Its memory is taken only as it is filled, and nothing has to be copied when it grows.
-                capacity = whole
-            self._kept_room = room
-            if kept is None:
-                kept = self._host.buffers.take(capacity)
-            kept[: len(rest)] = rest
-            self._kept, self._kept_filled = kept, len(rest)
-        if old and not was_lent:
-            self._host.buffers.give_back(old)
-        self._regulate_reading()
+            self._buffer.clear()
 
-    def _handle_kept(self) -> None:
-        kept, filled = self._kept, self._kept_filled
-        done = self._handle_frames(memoryview(kept)[self._kept_start : filled])
-        self._kept_start += done
-        if done:
-            self._host.unfinished.release(self)
-        if self._kept_start < filled and not self._may_handle and not self._is_lent:
-            # Whole frames that are handled later: they stay where they are.
-            self._regulate_reading()
-        elif not done and filled == self._kept_room < len(kept):
-            self._grow()
-        elif done or filled == self._kept_room:
-            self._keep(memoryview(kept)[self._kept_start : filled])
-        else:
-            self._regulate_reading()
-
-    def _grow(self) -> None:
-        """Takes more of a frame into the buffer that has room for all of it."""
-        room = min(len(self._kept), KEPT_GROWTH * self._kept_filled)
-        if self._host.unfinished.claim(self, room):
-            self._kept_room = room
-        else:
-            self._lacks_room = True
+    def _handle_buffered(self) -> None:
+        buffer = self._buffer
+        handled_bytes = self._handle_frames(buffer.unhandled)
+        if handled_bytes:
+            buffer.skip(handled_bytes)
+        frames_wait = buffer.may_wait_in_place and not self._may_handle
+        if not frames_wait and (handled_bytes or (buffer.is_full and not buffer.grow())):
+            self._keep(buffer.unhandled)
         self._regulate_reading()
 
     @property
     def received_bytes(self) -> int:
-        """How many bytes are kept that cannot be handled yet."""
-        return self._kept_filled
+        """The number of bytes that cannot be handled yet."""
+        return self._buffer.filled
 
     @property
     def waits_for_broker(self) -> bool:
@@ -339,18 +285,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def go_on_receiving(self) -> None:
         """There is room for more of an unfinished frame."""
-        self._lacks_room = False
-        if self._kept_room < len(self._kept):
-            self._kept_room = min(len(self._kept), KEPT_GROWTH * self._kept_filled)
-        elif self._kept_filled:
-            self._keep(memoryview(self._kept)[self._kept_start : self._kept_filled])
+        if not self._buffer.use_claimed_room() and self._buffer.filled:
+            self._keep(self._buffer.unhandled)
         self._continue()
 
     def give_up_receiving(self, reason: str) -> None:
         self._close(reason)
 
     def _regulate_reading(self) -> None:
-        """Stops reading while nothing more may be handled: the client's requests then wait on its side."""
+        """Pauses reading while no request may be handled: more requests then wait with the client."""
         if self._transport is None:
             return
         if self._may_handle == self._reading_paused:
@@ -361,9 +304,9 @@ class Connection(asyncio.BufferedProtocol):
             self._reading_paused = not self._reading_paused
 
     def _continue(self) -> None:
-        """Goes on after the reason is gone that held requests back."""
-        if self._kept_filled and self._may_handle and not self._batching:
-            self._handle_kept()
+        """Goes on when requests need no longer wait."""
+        if self._buffer.filled and self._may_handle and not self._batching:
+            self._handle_buffered()
         else:
             self._regulate_reading()
 
@@ -411,7 +354,7 @@ class Connection(asyncio.BufferedProtocol):
     def _decode_unless_large(
         self, api: Api[Any, Any], version: int, frame: memoryview, position: int
     ) -> Any | None:
-        """The request of a frame, if it has so few elements that it can be answered in one go."""
+        """The decoded request; None if it has too many elements to be answered in one go."""
         if len(frame) <= SLICED_FRAME_BYTES:
             request = decode_message(api.request, version, frame, position)
         else:
@@ -434,8 +377,8 @@ class Connection(asyncio.BufferedProtocol):
         correlation_id: int,
     ) -> None:
         """Answers a request in slices; meanwhile its bytes have to stay."""
-        if self._kept_filled:
-            self._is_lent = True
+        if self._buffer.filled:
+            self._buffer.keep_for_request()
         else:
             frame = memoryview(bytearray(frame))
         large = answer_large(
@@ -482,7 +425,7 @@ class Connection(asyncio.BufferedProtocol):
         return task
 
     def _complete(self, pending: PendingResponse, done: asyncio.Future[Any]) -> None:
-        """Puts a late response into its place and sends what is next in order."""
+        """Puts a late response into its place and sends the responses that are next in order."""
         if self._transport is None or self._is_closing or done.cancelled():
             return
         error = done.exception()
@@ -499,7 +442,7 @@ class Connection(asyncio.BufferedProtocol):
             self._continue()
 
     def _release(self) -> None:
-        """Queues the responses that are next and ready, as long as the client reads."""
+        """Queues the responses that are next in order and ready, while the client reads."""
         responses = self._responses
         try:
             while not self._write_paused and responses.release_next():
@@ -519,18 +462,18 @@ class Connection(asyncio.BufferedProtocol):
             if len(unsent) == 1:
                 self._transport.write(unsent[0])
             elif not self._transport.is_closing():
-                # asyncio's `write` looks by itself, `writelines` does not.
+                # asyncio's `write` checks this itself, `writelines` does not.
                 self._transport.writelines(unsent)
 
     # The end.
 
     @property
     def silent_socket(self) -> int | None:
-        """The descriptor of a socket that is not read from, so that its end has to be looked for; None for others.
+        """The descriptor of a socket that is not read, so that only polling shows its end; None for others.
 
-        While requests wait for their turn, a client that has gone is not looked for: they are handled first.
+        While requests wait for their turn it is None: they are handled even if the client has gone.
         """
-        if not self._reading_paused or self._kept_filled or self._is_closing:
+        if not self._reading_paused or self._buffer.filled or self._is_closing:
             return None
         assert self._transport is not None
         connected = self._transport.get_extra_info("socket")
@@ -551,7 +494,7 @@ class Connection(asyncio.BufferedProtocol):
         self._regulate_reading()
 
     def close(self) -> None:
-        """Closes after what was queued has been sent."""
+        """Closes after the queued responses have been sent."""
         if self._transport is not None:
             self._transport.close()
 
@@ -560,7 +503,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def expire(self) -> None:
-        """Ends an idle connection; one that is closing already, to a client that does not read, at once."""
+        """Closes an idle connection; aborts one whose client does not read its last responses."""
         if self._is_closing:
             self.abort()
         else:
@@ -587,13 +530,12 @@ class Connection(asyncio.BufferedProtocol):
         self._send()
         self.close()
         if not self._batching:
-            self._keep(
-                memoryview(b"")
-            )  # a client that does not read costs no more memory than its responses
+            self._buffer.clear()  # a client that does not read costs no more memory than its responses
+            self._regulate_reading()
 
 
 def _endpoint(address: Any) -> Endpoint:
-    """The address of a socket; an IPv4 client of an IPv6 socket is shown as what it is."""
+    """The address of a socket; an IPv4 client of an IPv6 socket has its IPv4 address."""
     if not isinstance(address, tuple):
         return Endpoint(str(address or "unknown"), 0)
     host = str(address[0]).removeprefix("::ffff:")

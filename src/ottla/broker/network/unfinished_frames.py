@@ -1,8 +1,8 @@
 """The memory of frames that are incomplete, or wait to be decoded: all connections of a node share a limit.
 
-A frame that needs more waits for others to be finished, and its client's bytes stay on the client's side; small frames
-go first. The oldest frame never waits, so that one can always be finished. While frames wait, a frame that makes no
-progress, or takes too long, costs its connection.
+A frame that needs more memory than is left waits until other frames are finished; meanwhile its connection does not
+read. Small frames go first. The oldest frame never waits, so that one frame can always be finished. While frames wait,
+a connection whose frame makes no progress, or takes too long, is closed.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from itertools import count
 from time import monotonic
 from typing import Final, Protocol
 
-# What a connection may keep without being counted.
+# The buffer of one connection does not count up to this size.
 UNCOUNTED_BYTES: Final = 64 << 10
 # The limit, unless two of the largest frames need more.
 LEAST_BOUND_BYTES: Final = 256 << 20
-# While others wait for memory: how long a frame may take in all, and from one byte to the next.
+# While connections wait for memory: how long a frame may take in all, and how long without a new byte.
 PATIENCE_SECONDS: Final = 30.0
 IDLE_SECONDS: Final = 2.0
 CHECK_SECONDS: Final = 0.25
-# So many connections are closed at a time, because that takes time as well.
+# The most connections that one check closes, because closing takes time, too.
 MAX_GIVEN_UP: Final = 100
 
 
@@ -32,7 +32,7 @@ class Receiver(Protocol):
 
     @property
     def received_bytes(self) -> int:
-        """How much of the frame is here."""
+        """The number of bytes of the frame that have arrived."""
         ...
 
     @property
@@ -48,7 +48,7 @@ class Receiver(Protocol):
 
 
 class _Held:
-    """How much memory an unfinished frame holds, and its progress."""
+    """The memory and the progress of an unfinished frame."""
 
     __slots__ = ("began", "progressed", "received_bytes", "size_bytes")
 
@@ -59,7 +59,7 @@ class _Held:
 
 
 class UnfinishedFrames:
-    """How much each connection holds, the oldest first, and how much each waits for."""
+    """The memory that each connection holds, the oldest first, and the memory that each waits for."""
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._bound_bytes = max(LEAST_BOUND_BYTES, 2 * max_frame_bytes)
@@ -78,11 +78,11 @@ class UnfinishedFrames:
 
     @property
     def is_short(self) -> bool:
-        """Whether connections should take little at a time."""
+        """Whether connections wait for memory: others should then receive little at a time."""
         return bool(self._waiting)
 
     def claim(self, receiver: Receiver, size_bytes: int) -> bool:
-        """Whether a connection may hold so much now; if not, `go_on_receiving` is called when it may."""
+        """Whether a connection may hold `size_bytes` now; if not, `go_on_receiving` is called when it may."""
         if size_bytes <= UNCOUNTED_BYTES:
             self.release(receiver)
             return True
@@ -96,7 +96,7 @@ class UnfinishedFrames:
         return False
 
     def release(self, receiver: Receiver) -> None:
-        """The frame is whole, or given up."""
+        """The frame is complete, or its connection is lost."""
         self._waiting.pop(receiver, None)
         held = self._held.pop(receiver, None)
         if held is None:
@@ -132,7 +132,7 @@ class UnfinishedFrames:
         held.size_bytes = size_bytes
 
     def _serve_waiting(self) -> None:
-        """Gives free memory to waiting connections; some of them may release theirs in turn."""
+        """Gives free memory to waiting connections; these may release their own in turn."""
         self._is_serving = True
         try:
             while self._waiting:
@@ -142,7 +142,7 @@ class UnfinishedFrames:
                     break
                 del self._waiting[receiver]
                 self._take(receiver, size_bytes)
-                # It waited for memory, not for its client.
+                # The time in which it waited for memory does not count.
                 held = self._held[receiver]
                 held.began = held.progressed = monotonic()
                 receiver.go_on_receiving()
@@ -160,7 +160,7 @@ class UnfinishedFrames:
             heapq.heappop(self._line)
 
     def _check(self) -> None:
-        """Closes connections whose frames make no progress while others wait."""
+        """Closes connections whose frames make no progress while other connections wait."""
         self._timer = None
         now = monotonic()
         late = []

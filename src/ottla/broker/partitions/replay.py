@@ -8,12 +8,8 @@ from itertools import islice
 from typing import Final
 
 from ottla.core.partition import Partition
-from ottla.core.producer_state import (
-    CorruptSnapshotError,
-    ProducerStates,
-    SnapshotEntry,
-    snapshot_entries,
-)
+from ottla.core.producer_snapshot import CorruptSnapshotError, SnapshotEntry, snapshot_entries
+from ottla.core.producer_state import ProducerStates
 from ottla.events import EventLog
 from ottla.ports import BatchEntry, DamagedError, PartitionLog, PartitionRef, StorageError
 from ottla.records.batch import TimestampType

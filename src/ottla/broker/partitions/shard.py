@@ -1,7 +1,7 @@
-"""A partition at work: the pure state of `core.partition` over a claimed log.
+"""A partition that this node leads: the state of `core.partition` over a claimed log.
 
-Decide, append, apply, and report the append as durable when the engine says so. When the engine fails, the shard is
-discarded: the next use claims the log anew and replays it, so there is no rollback code.
+An append is decided, written, applied to the state, and visible once the engine reports it as durable. When the engine
+fails, the shard is discarded: the next use claims the log again and replays it, so there is no rollback code.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.broker.crashpoints import CrashPoint, reach
+from ottla.broker.partitions.producer_snapshots import ProducerSnapshots
 from ottla.broker.partitions.replay import Replay
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
@@ -23,24 +24,18 @@ from ottla.core.producer_state import (
     AlreadyAppended,
     AlreadyEnded,
     LoggedBatch,
-    SnapshotDraft,
     Verification,
 )
 from ottla.core.retention import last_is_due, retained_from
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
-from ottla.ports import Buffer, Extent, SaveTime, Snapshot, StorageError, StorageFullError
+from ottla.ports import Buffer, Extent, StorageError, StorageFullError
 from ottla.ports.futures import after
 from ottla.records import batch as batches
 from ottla.records.batch import BatchHeader
 from ottla.records.control import MarkerType, build_marker_batch
 
 logger = EventLog(__name__)
-
-# After this many batches, or as many bytes as a segment may have, the state of the producers is saved.
-SNAPSHOT_BATCHES: Final = 20_000
-# A snapshot of more producers is written in slices of this many, which take one or two milliseconds.
-SNAPSHOT_PRODUCERS: Final = 1_000
 
 
 class Appended(NamedTuple):
@@ -57,20 +52,16 @@ class AlreadyMarked(NamedTuple):
     settled: asyncio.Future[None] | None
 
 
-class Draft(NamedTuple):
-    """A snapshot of the state at an offset that is being written in slices."""
-
-    snapshot: SnapshotDraft
-    offset: int
-    when: SaveTime
-
-
 class Waiter(Protocol):
-    """Is told when a partition has more to read, and when it is no longer served here."""
+    """A fetch that waits for records of a partition."""
 
-    def grown(self, shard: Shard, size_bytes: int) -> None: ...
+    def grown(self, shard: Shard, size_bytes: int) -> None:
+        """The partition has more to read."""
+        ...
 
-    def gone(self) -> None: ...
+    def gone(self) -> None:
+        """The shard no longer serves the partition."""
+        ...
 
 
 class Shard:
@@ -83,15 +74,13 @@ class Shard:
         assert replay.is_over
         self.log = replay.log
         self.config = config
-        # A dict, so that waiters are served in the order in which they came.
+        # A dict, so that waiters are served in the order of their arrival.
         self.waiters: dict[Waiter, None] = {}
         self.partition = replay.partition
-        # When the broker stops, a snapshot is written if the log has grown since the last one.
-        self._saved_offset = replay.saved_offset
-        self._unsaved_batches = replay.batch_count
-        self._unsaved_bytes = 0
+        self._snapshots = ProducerSnapshots(
+            self.log, self.partition, replay.saved_offset, replay.batch_count
+        )
         self._discard = discard
-        self._draft: Draft | None = None
         self._unsettled: deque[tuple[int, int, asyncio.Future[None] | None]] = deque()
 
     def configure(self, config: TopicConfig) -> None:
@@ -101,7 +90,7 @@ class Shard:
     def append(
         self, prepared: Prepared, now_ms: int, verification: Verification | None = None
     ) -> Appended | Refused:
-        """Appends a client's batch, unless an earlier request has."""
+        """Appends a client's batch, unless it repeats an earlier one."""
         data, header, append_time_ms = prepared
         decision = self.partition.decide_append(header, verification)
         if isinstance(decision, Refused):
@@ -116,7 +105,7 @@ class Shard:
         return appended
 
     def _repeated(self, batch: LoggedBatch, append_time_ms: int) -> Appended | Refused:
-        """The earlier append that a batch repeats; if it is not durable yet, the repetition waits for it too."""
+        """The earlier append that a batch repeats; if it is not durable yet, the repetition waits for it, too."""
         settled = self._durable_up_to(batch.last_offset)
         if isinstance(settled, Refused):
             return settled
@@ -167,7 +156,7 @@ class Shard:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def append_own(self, data: bytes, now_ms: int) -> Appended | Refused:
-        """Appends a batch of the broker's own, which needs no checks."""
+        """Appends a batch that the broker has built, which needs no checks."""
         return self._append(data, batches.read_header(data, 0), NO_TIMESTAMP, now_ms)
 
     def _append(
@@ -201,86 +190,12 @@ class Shard:
             self.fail(error)
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         self._settle_later(partition.end_offset, len(data), settled)
-        self._unsaved_batches += 1
-        self._unsaved_bytes += len(data)
-        if (
-            self._unsaved_batches >= SNAPSHOT_BATCHES
-            or self._unsaved_bytes >= self.config.segment_bytes
-        ):
-            self._save_grown()
+        self._snapshots.appended(len(data), self.config.segment_bytes)
         return Appended(base_offset, append_time_ms, settled)
 
-    # Snapshots: the state of the producers at an offset. None lies above the high watermark: the snapshot of a fenced
-    # leader would count once its successor has appended other batches up to there.
-
-    def _save_grown(self) -> None:
-        """Bounds the replay after a kill, whatever the size of segments; no client waits for it."""
-        with suppress(StorageError):
-            self._save_unawaited(SaveTime.SOON)
-
-    def _save_unawaited(self, when: SaveTime) -> None:
-        """Saves the state as it is now; in slices if there are very many producers, and a loop is running."""
-        self._unsaved_batches = self._unsaved_bytes = 0
-        if len(self.partition.producers) > SNAPSHOT_PRODUCERS:
-            try:
-                loop = asyncio.get_running_loop()
-            except RuntimeError:
-                pass
-            else:
-                self._begin_draft(loop, when)
-                return
-        _ignore_failure(self._save_whole(when))
-
-    def _save_whole(self, when: SaveTime) -> asyncio.Future[None] | None:
-        offset = self.partition.end_offset
-        return self._save_durable(Snapshot(offset, self.partition.producers.to_snapshot()), when)
-
-    def _save_durable(self, snapshot: Snapshot, when: SaveTime) -> asyncio.Future[None] | None:
-        """Saves a snapshot when everything that it covers is durable."""
-        durable = None if snapshot.offset <= self.partition.high_watermark else self.log.flush()
-        saved = after(durable, lambda: self.log.save_snapshot(snapshot, when))
-        return after(saved, lambda: self._note_saved(snapshot.offset))
-
-    def _note_saved(self, offset: int) -> None:
-        self._saved_offset = max(self._saved_offset, offset)
-
-    def _begin_draft(self, loop: asyncio.AbstractEventLoop, when: SaveTime) -> None:
-        if self._draft is None:
-            snapshot = self.partition.producers.begin_snapshot()
-            self._draft = Draft(snapshot, self.partition.end_offset, when)
-            loop.call_soon(self._write_slice, self._draft)
-
-    def _write_slice(self, draft: Draft) -> None:
-        if draft is not self._draft:
-            return
-        if not self.log.is_open:
-            self._end_draft()
-            return
-        draft.snapshot.advance(SNAPSHOT_PRODUCERS)
-        if not draft.snapshot.is_complete:
-            asyncio.get_running_loop().call_soon(self._write_slice, draft)
-            return
-        self._end_draft()
-        with suppress(StorageError):
-            snapshot = Snapshot(draft.offset, draft.snapshot.finish())
-            _ignore_failure(self._save_durable(snapshot, draft.when))
-
-    def _finish_draft(self) -> asyncio.Future[None] | None:
-        """Saves the snapshot that is being written in slices, whole and now."""
-        draft = self._draft
-        if draft is None:
-            return None
-        self._end_draft()
-        return self._save_durable(Snapshot(draft.offset, draft.snapshot.finish()), SaveTime.NOW)
-
-    def _end_draft(self) -> None:
-        self._draft = None
-        self.partition.producers.end_snapshot()
-
     def roll(self) -> None:
-        """Begins a new segment; the state of the producers is saved with it, as Kafka does."""
-        _ignore_failure(self._finish_draft())
-        self._save_unawaited(SaveTime.NOW)
+        """Begins a new segment."""
+        self._snapshots.save_at_roll()
         self.log.roll()
 
     def _settle_later(
@@ -294,7 +209,7 @@ class Shard:
             settled.add_done_callback(self._settle)
 
     def _settle(self, future: asyncio.Future[None]) -> None:
-        """Makes everything visible that is durable together with all before it."""
+        """Makes batches visible that are durable and have only durable ones before them."""
         if not self._unsettled:
             return
         if not is_durable(future):
@@ -324,12 +239,12 @@ class Shard:
         self.resign()
 
     def resign(self) -> None:
-        """Makes nothing more visible: the next claim finds what was written."""
+        """Makes no more batches visible: the next claim finds those that were written."""
         self._unsettled.clear()
         self.release_waiters()
 
     def release_waiters(self) -> None:
-        """Tells every waiter that the partition is no longer served by this shard."""
+        """Calls `gone` of every waiter."""
         for waiter in list(self.waiters):
             waiter.gone()
 
@@ -337,30 +252,24 @@ class Shard:
         return self.log.read(offset, max_bytes, end_offset)
 
     def aborted_in(self, records: Buffer, offset: int, end_offset: int) -> Sequence[AbortedSpan]:
-        """The aborted transactions that reach into records that were read between two offsets."""
+        """The aborted transactions that overlap records read between two offsets."""
         if not records or next(self.log.aborted(offset), None) is None:
             return ()
         return aborted_in(self.log.aborted(offset), records, offset, end_offset)
 
     def trim(self, start_offset: int) -> asyncio.Future[None] | None:
-        """Deletes what lies below an offset."""
+        """Deletes records below an offset."""
         return after(self.prepare_trim(start_offset), lambda: self._trim_prepared(start_offset))
 
     def _trim_prepared(self, start_offset: int) -> asyncio.Future[None] | None:
         return after(self.log.trim(start_offset), lambda: self.partition.trim(start_offset))
 
     def prepare_trim(self, start_offset: int) -> asyncio.Future[None] | None:
-        """Saves what batches below an offset say of their producers; after a kill nothing else would."""
-        return after(self._finish_draft(), lambda: self._cover(start_offset))
-
-    def _cover(self, offset: int) -> asyncio.Future[None] | None:
-        """Has a snapshot at or above an offset."""
-        if self._saved_offset >= offset or not self.partition.producers:
-            return None
-        return self._save_whole(SaveTime.NOW)
+        """Saves the state of producers, of which the batches below an offset would be the only trace after a crash."""
+        return self._snapshots.cover(start_offset)
 
     def apply_retention(self, now_ms: int) -> asyncio.Future[None] | None:
-        """Deletes what `retention.ms` and `retention.bytes` no longer keep."""
+        """Deletes segments that `retention.ms` and `retention.bytes` no longer keep."""
         config = self.config
         if "delete" not in config.cleanup_policy:
             return None
@@ -386,8 +295,8 @@ class Shard:
         try:
             prepared = self.prepare_trim(start_offset)
         except StorageFullError:
-            # What the last snapshot covers can go all the same, and makes room.
-            prepared, start_offset = None, min(start_offset, self._saved_offset)
+            # Segments below the last snapshot can be deleted without a new one, and that makes room.
+            prepared, start_offset = None, min(start_offset, self._snapshots.saved_offset)
             if start_offset <= self.log.start_offset:
                 raise
         trimmed = after(prepared, lambda: self._trim_prepared(start_offset))
@@ -406,24 +315,12 @@ class Shard:
         )
 
     def save(self) -> asyncio.Future[None] | None:
-        """Spares the next claim a replay, if everything is durable; the next claim may follow at once."""
-        end_offset = self.partition.end_offset
-        if self._saved_offset < end_offset <= self.partition.high_watermark:
-            return self._save_whole(SaveTime.NOW)
-        return None
+        """Saves the producers if everything is durable; the next claim may follow at once, and needs no replay."""
+        return self._snapshots.save_if_durable()
 
     def save_at_close(self) -> None:
-        """Spares the next start a replay: the engine makes everything durable when it closes."""
-        end_offset = self.partition.end_offset
-        if end_offset > self._saved_offset:
-            snapshot = Snapshot(end_offset, self.partition.producers.to_snapshot())
-            self.log.save_snapshot(snapshot, SaveTime.AT_CLOSE)
-
-
-def _ignore_failure(saved: asyncio.Future[None] | None) -> None:
-    """A snapshot that was not saved makes a replay longer, and nothing else."""
-    if saved is not None:
-        saved.add_done_callback(lambda done: done.cancelled() or done.exception())
+        """Saves the producers for the next start; the engine is about to close."""
+        self._snapshots.save_at_close()
 
 
 def is_durable(settled: asyncio.Future[None] | None) -> bool:

@@ -9,14 +9,14 @@ from ottla.broker.requests.request import Handler, Req, Resp
 from ottla.broker.requests.request_pieces import large_handler
 from ottla.wire.declare import info_of
 
-# How many elements the lists of a request may have together: where its handler takes them all at once, and where it
-# goes on in slices.
-MAX_ELEMENTS: Final = 1 << 13
+# The limit on the elements of all lists of a request together: for a handler that answers it in one go, and for one
+# that answers it in slices.
+DEFAULT_MAX_ELEMENTS: Final = 1 << 13
 MAX_ELEMENTS_IN_SLICES: Final = 1 << 18
 
 
 class Api(NamedTuple, Generic[Req, Resp]):
-    """What the broker knows of an API; `serve` makes it."""
+    """An API and its handler; `serve` makes it."""
 
     name: str
     key: int
@@ -26,8 +26,8 @@ class Api(NamedTuple, Generic[Req, Resp]):
     last_version: int
     flexible_since: int
     handle: Handler[Req, Resp]
-    # A request with more elements costs its connection.
-    max_elements: int = MAX_ELEMENTS
+    # A request with more elements closes its connection.
+    max_elements: int = DEFAULT_MAX_ELEMENTS
     # How a request with many elements is divided, if it can be.
     divisions: Divisions | None = None
     # As `handle`, for a request that is divided: the reply is always exclusive.
@@ -47,7 +47,7 @@ def serve(
     info = info_of(request)
     assert info_of(response).api_key == info.api_key
     if max_elements is None:
-        max_elements = MAX_ELEMENTS if divisions is None else MAX_ELEMENTS_IN_SLICES
+        max_elements = DEFAULT_MAX_ELEMENTS if divisions is None else MAX_ELEMENTS_IN_SLICES
     first_version, last_version = info.versions
     return Api(
         name=info.name.removesuffix("Request"),

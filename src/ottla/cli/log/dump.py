@@ -22,7 +22,7 @@ from ottla.cli.log.lines import (
 )
 from ottla.cli.records.stored import is_decodable
 from ottla.cli.terminal.output import Output, say, yaml_text
-from ottla.core.producer_state import CorruptSnapshotError, SnapshotEntry, read_snapshot
+from ottla.core.producer_snapshot import CorruptSnapshotError, SnapshotEntry, read_snapshot
 from ottla.ports import EpochStart
 from ottla.records.control import parse_marker
 from ottla.records.errors import CorruptRecordsError

@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from ottla.cli.records.stored import StoredRecord, kafka_texts, read_stored_record
-from ottla.core.producer_state import NO_OFFSET, SnapshotEntry, sequence_before
+from ottla.core.producer_snapshot import SnapshotEntry
+from ottla.core.producer_state import NO_OFFSET, sequence_before
 from ottla.model import topic_id_text
 from ottla.ports import EpochStart
 from ottla.records.batch import BatchHeader, increment_sequence

@@ -13,13 +13,13 @@ from ottla.core.assignors.racks import Racks
 from ottla.model import TopicPartition
 
 MAX_PASSES = 1000
-"""Kafka goes on for as long as something moves; a few passes are usual, and moves that undo each other possible."""
+"""Kafka repeats until no partition moves. A few passes are usual, but moves can undo each other, hence a limit."""
 
 Shares = dict[str, dict[TopicPartition, None]]
 
 
 class GeneralAssignment:
-    """Keeps what can be kept, gives the rest to who has least, then moves until it is balanced."""
+    """Keeps owners, assigns the rest to the members with the fewest partitions, then moves partitions to balance."""
 
     def __init__(
         self,
@@ -48,19 +48,19 @@ class GeneralAssignment:
         self._owner: dict[TopicPartition, str] = {}
         self._revoked = False
         self._movements = Movements()
-        self._keep()
+        self._revoke_unwanted()
         self._ladder = _Ladder(self.shares)
         self._crowded: str | None = None
-        """The topic in which a member was last seen that has too much."""
+        """The topic that `_is_balanced` last found unbalanced: it looks there first."""
 
     def run(self) -> None:
         starting = not any(self.shares.values())
         unassigned = [partition for partition in self._all if partition not in self._owner]
         left = unassigned
         if self._racks.matter:
-            left = self._give(unassigned, lambda member, tp: not self._racks.mismatch(member, tp))
-        self._give(left, lambda member, tp: True)
-        fixed = self._set_aside()
+            left = self._assign(unassigned, lambda member, tp: not self._racks.mismatch(member, tp))
+        self._assign(left, lambda member, tp: True)
+        fixed = self._take_fixed_members()
         movable = [tp for tp in self._all if len(self._members[tp.topic]) > 1]
         before = {member: dict(share) for member, share in self.shares.items()}
         if not self._revoked:
@@ -70,8 +70,8 @@ class GeneralAssignment:
             self.shares = before
         self.shares |= fixed
 
-    def _keep(self) -> None:
-        """Take from members what they no longer want, or what is too far away."""
+    def _revoke_unwanted(self) -> None:
+        """Revokes partitions whose topic the owner no longer wants, or that have no replica in the owner's rack."""
         for member, share in self.shares.items():
             for partition in list(share):
                 wanted = partition.topic in self._wanted[member]
@@ -81,16 +81,16 @@ class GeneralAssignment:
                     del share[partition]
                     self._revoked = True
 
-    def _give(
+    def _assign(
         self,
         partitions: Iterable[TopicPartition],
-        may_have: Callable[[str, TopicPartition], bool],
+        may_own: Callable[[str, TopicPartition], bool],
     ) -> list[TopicPartition]:
-        """Give each partition to the member with least that may have it; gives what is left."""
+        """Assigns each partition to the member with the fewest that may own it; returns those without a member."""
         left = []
         for partition in partitions:
             for member in self._ladder:
-                if partition.topic in self._wanted[member] and may_have(member, partition):
+                if partition.topic in self._wanted[member] and may_own(member, partition):
                     self.shares[member][partition] = None
                     self._owner[partition] = member
                     self._ladder.put(member, len(self.shares[member]))
@@ -99,8 +99,8 @@ class GeneralAssignment:
                 left.append(partition)
         return left
 
-    def _set_aside(self) -> Shares:
-        """Take out the members whose share cannot change."""
+    def _take_fixed_members(self) -> Shares:
+        """Takes the members out whose share cannot change; returns their shares."""
         fixed: Shares = {}
         for member in list(self.shares):
             share = self.shares[member]
@@ -111,7 +111,7 @@ class GeneralAssignment:
         return fixed
 
     def _balance(self, movable: list[TopicPartition]) -> bool:
-        """Move partitions from members with more to members with less; tells whether one moved."""
+        """Moves partitions from members with more to members with fewer; returns whether one moved."""
         moved_ever = False
         for _ in range(MAX_PASSES):
             moved = False
@@ -133,8 +133,7 @@ class GeneralAssignment:
         previous = self._previous.get(partition)
         if previous is not None and len(self.shares[previous]) < limit:
             return previous
-        # Kafka asks here first whether there is somebody in a rack of the partition, and then moves it to
-        # the same member whatever the answer.
+        # Kafka looks first for a member in a rack of the partition, and then chooses this member whatever it found.
         for member in self._ladder:
             if partition.topic in self._wanted[member]:
                 return member if len(self.shares[member]) < limit else None
@@ -151,7 +150,7 @@ class GeneralAssignment:
         self._ladder.put(target, len(self.shares[target]))
 
     def _is_balanced(self) -> bool:
-        """Whether no member could get a partition from one that has at least two more."""
+        """Whether no member could take a partition from a member that has at least two more."""
         if self._ladder.spread() <= 1:
             return True
         if self._crowded is not None and self._is_crowded(self._crowded):
@@ -163,7 +162,7 @@ class GeneralAssignment:
         return True
 
     def _is_crowded(self, topic: str) -> bool:
-        """Whether a member that wants a topic has two less than one that has a partition of it."""
+        """Whether a subscriber of the topic has at least two partitions fewer than an owner in the topic."""
         least = min(len(self.shares[member]) for member in self._members[topic])
         owners = (self._owner[partition] for partition in self._partitions[topic])
         return any(len(self.shares[owner]) > least + 1 for owner in owners)
@@ -176,7 +175,7 @@ def _imbalance(shares: Shares) -> int:
 
 
 class _Ladder:
-    """Members by the sizes of their shares, those with least first, then by name."""
+    """Members in the order of the sizes of their shares, smallest first, then by name."""
 
     def __init__(self, shares: Shares) -> None:
         self._names = sorted(shares, key=text_order)
@@ -188,7 +187,7 @@ class _Ladder:
         return (self._names[rank] for _, rank in self._rungs)
 
     def spread(self) -> int:
-        """How much more the member with most has than the one with least."""
+        """The difference between the largest and the smallest share."""
         return self._rungs[-1][0] - self._rungs[0][0] if self._rungs else 0
 
     def remove(self, member: str) -> None:
@@ -196,7 +195,7 @@ class _Ladder:
         del self._rungs[bisect_left(self._rungs, rung)]
 
     def put(self, member: str, size: int) -> None:
-        """Note the size of a member's share."""
+        """Sets the size of a member's share."""
         self.remove(member)
         self._sizes[member] = size
         insort(self._rungs, (size, self._ranks[member]))

@@ -1,4 +1,4 @@
-"""What was moved between whom while an assignment is balanced."""
+"""The moves of partitions between members while an assignment is balanced."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ Pair = tuple[str, str]
 
 
 class Movements:
-    """For every partition that is not where it was first: from whom, to whom."""
+    """For every moved partition, its first owner and its present one."""
 
     def __init__(self) -> None:
         self._pairs: dict[TopicPartition, Pair] = {}
         self._moved: dict[tuple[str, Pair], PartitionHashSet] = {}
 
     def instead_of(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
-        """Which partition to move where this one should go from source to target.
+        """The partition to move from source to target in place of this one.
 
-        Rather than that two members exchange partitions of a topic, one moves back that came the other way.
+        If a partition of the same topic moved from target to source before, that one moves back: two members must
+        not exchange partitions.
         """
         if partition in self._pairs:
             source = self._pairs[partition][0]
@@ -26,7 +27,7 @@ class Movements:
         return partition if back is None else TopicPartition(partition.topic, back.first())
 
     def add(self, partition: TopicPartition, source: str, target: str) -> None:
-        """Note a movement; one that ends where it began is forgotten."""
+        """Records a move; a partition that is back at its first owner has not moved."""
         earlier = self._pairs.pop(partition, None)
         if earlier is not None:
             source = earlier[0]

@@ -133,7 +133,7 @@ class GroupMachine:
             return refused
         group = self.membership.groups.get(sender.group_id)
         if group is not None:
-            self.membership.hear(turn, group, sender.member_id)
+            self.membership.renew_session_by_commit(turn, group, sender.member_id)
         return self._commit_all(turn, sender.group_id, offsets, None)
 
     def commit_in_transaction(

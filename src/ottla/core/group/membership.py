@@ -39,16 +39,16 @@ from ottla.core.outcomes import Refused
 from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
 
-# How long a new member's JoinGroup may wait: it has no id yet and cannot heartbeat, and a client that gives up and
-# joins again would leave one such member behind each time.
+# How long the JoinGroup of a new member may wait: it has no id yet and cannot heartbeat, and a client that gives up
+# and joins again would leave one such member behind each time.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-# How soon a rebalance that no member has joined is checked again, if its members have a rebalance timeout of zero.
+# The shortest time until a rebalance that no member has joined is checked again.
 MIN_JOIN_RETRY_MS = 1000
 
-# How many ids may wait for their first join.
+# The most ids of a group that wait for their first join.
 MAX_PENDING_JOINS = 10_000
 
-# What a deadline is for: the group's join or sync phase, or a member's session.
+# The subject of a deadline: the join or sync phase of a group, or the session of a member.
 Timer = tuple[Literal["join", "sync"], str] | tuple[Literal["session"], str, str]
 
 
@@ -67,7 +67,7 @@ class Membership:
         """Takes over a restored group: the session of every member begins anew."""
         self.groups[group.group_id] = group
         for member in group.members.values():
-            self._hear(turn, group, member)
+            self._renew_session(turn, group, member)
         if len(group.members) > self.config.max_size:
             self._prepare(turn, group)
 
@@ -162,7 +162,7 @@ class Membership:
             or (group.state is ClassicState.STABLE and group.leader == member.member_id)
         )
         if not must_rebalance:
-            # It may have missed the answer to its last join.
+            # The member may have missed the answer to its last join.
             turn.answer(ticket, self._joined(group, member))
             return
         group.update(member, request)
@@ -170,7 +170,7 @@ class Membership:
         self._rebalance(turn, group)
 
     def _park_join(self, turn: Turn, group: ClassicGroup, member: Member, ticket: Ticket) -> None:
-        """Lets the join wait; a client that asks again has given up its earlier request."""
+        """Lets the join wait; a client that joins again has given up its earlier request."""
         earlier = group.take_join_ticket(member)
         if earlier is not None:
             turn.answer(earlier, JoinRefused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
@@ -222,9 +222,9 @@ class Membership:
         member = group.replace_static(old, request.new_member_id)
         member.client_id, member.client_host = request.client_id, request.client_host
         group.update(member, request)
-        self._hear(turn, group, member)
+        self._renew_session(turn, group, member)
         if group.state is not ClassicState.STABLE:
-            # In CompletingRebalance the leader may be assigning to the old id already: the new one would get nothing.
+            # In CompletingRebalance the leader may be assigning to the old id: the new one would get no partitions.
             group.await_join(member, ticket)
             self._rebalance(turn, group)
         elif group.vote() != group.protocol:
@@ -239,7 +239,7 @@ class Membership:
     ) -> Joined:
         """The answer to a restarted member: if it leads, it must not assign again.
 
-        A client that cannot be told so is told that its old id leads.
+        A client that does not know `skip_assignment` gets its old id as the leader.
         """
         joined = self._joined(group, member)
         if not request.knows_skipping:
@@ -317,7 +317,7 @@ class Membership:
         for member_id in late:
             self._remove(turn, group, member_id)
         if group.members and not group.elect_joined_leader():
-            # Only static members, and none has joined: their sessions will end it.
+            # Only static members, and none has joined: the end of their sessions will end the rebalance.
             retry_ms = max(group.rebalance_timeout_ms, MIN_JOIN_RETRY_MS)
             self._set(turn, ("join", group.group_id), retry_ms)
             return
@@ -330,7 +330,7 @@ class Membership:
         for member in group.members.values():
             group.pending_syncs[member.member_id] = None
             member.is_new = False
-            self._hear(turn, group, member)
+            self._renew_session(turn, group, member)
             ticket = group.take_join_ticket(member)
             if ticket is not None:
                 turn.answer(ticket, self._joined(group, member))
@@ -376,7 +376,7 @@ class Membership:
         ticket, member.sync_ticket = member.sync_ticket, None
         if ticket is not None:
             turn.answer(ticket, result)
-            self._hear(turn, group, member)
+            self._renew_session(turn, group, member)
 
     def _assigned(self, group: ClassicGroup, member: Member) -> Synced:
         return Synced(group.protocol_type, group.protocol, member.assignment)
@@ -402,19 +402,19 @@ class Membership:
             return refused
         if request.generation != group.generation:
             return Refused(ErrorCode.ILLEGAL_GENERATION)
-        self._hear(turn, group, group.members[request.member_id])
+        self._renew_session(turn, group, group.members[request.member_id])
         if group.state is ClassicState.PREPARING_REBALANCE:
             return Refused(ErrorCode.REBALANCE_IN_PROGRESS)
         return None
 
-    def hear(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
-        """A commit counts as a heartbeat."""
+    def renew_session_by_commit(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
+        """Renews the session of a member that commits: a commit counts as a heartbeat."""
         member = group.members.get(member_id)
         if member is not None and group.state in (
             ClassicState.STABLE,
             ClassicState.PREPARING_REBALANCE,
         ):
-            self._hear(turn, group, member)
+            self._renew_session(turn, group, member)
 
     def _session_is_over(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
         if member_id in group.pending_joins:
@@ -428,7 +428,7 @@ class Membership:
         member = group.members.get(member_id)
         if member is None:
             return
-        # A member that waits for an answer does not heartbeat; for new members there is a limit to that.
+        # A member that waits for an answer does not heartbeat; only a new member may not wait for ever.
         awaits = member.join_ticket is not None or member.sync_ticket is not None
         if awaits and not member.is_new:
             return
@@ -464,7 +464,7 @@ class Membership:
         return None
 
     def _remove(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
-        """Removes a member; the answer to a request of it that waits tells it to join as a new member."""
+        """Removes a member; its waiting requests are refused, so that it joins as a new member."""
         self.deadlines.cancel(("session", group.group_id, member_id))
         member = group.members.get(member_id)
         join_ticket = None if member is None else group.take_join_ticket(member)
@@ -475,7 +475,7 @@ class Membership:
             turn.answer(member.sync_ticket, Refused(ErrorCode.UNKNOWN_MEMBER_ID))
 
     def _expel(self, turn: Turn, group: ClassicGroup, member_id: str) -> None:
-        """Removes a member for which the group has no room any more, so that the others do not wait for it."""
+        """Removes a member for which the group has no more room, so that the other members do not wait for it."""
         if member_id in group.members or member_id in group.pending_joins:
             self._remove(turn, group, member_id)
             self._go_on_joining(turn, group)
@@ -487,12 +487,12 @@ class Membership:
             self._go_on_joining(turn, group)
 
     def _go_on_joining(self, turn: Turn, group: ClassicGroup) -> None:
-        """A client with a new id will not join: only a rebalance may have waited for it."""
+        """Continues a rebalance that may have waited for a client that will not join."""
         if group.state is ClassicState.PREPARING_REBALANCE:
             self._rebalance(turn, group)
 
     def forget(self, group: ClassicGroup) -> None:
-        """Forgets a group without members, with the deadlines of ids that never joined."""
+        """Forgets a group without members, and the deadlines of ids that never joined."""
         assert not group.members, f"{group.group_id} has members"
         for member_id in group.pending_joins:
             self.deadlines.cancel(("session", group.group_id, member_id))
@@ -503,7 +503,7 @@ class Membership:
     def _set(self, turn: Turn, timer: Timer, delay_ms: int) -> None:
         self.deadlines.set(timer, turn.uptime_ms + delay_ms)
 
-    def _hear(self, turn: Turn, group: ClassicGroup, member: Member) -> None:
+    def _renew_session(self, turn: Turn, group: ClassicGroup, member: Member) -> None:
         self._set_session(turn, group, member.member_id, member.session_timeout_ms)
 
     def _set_session(

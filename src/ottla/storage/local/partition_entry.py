@@ -1,4 +1,4 @@
-"""What a local store knows of each of its partitions, claimed or not."""
+"""The partitions of a local store, claimed or not, and the checkpoint files with their offsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Damage(NamedTuple):
-    """What was found in a partition whose files had this fingerprint."""
+    """The error of a partition, valid while its files have this fingerprint."""
 
     ref: PartitionRef
     text: str
@@ -47,7 +47,7 @@ class PartitionEntry:
     unclaimed: UnclaimedLog | None = None  # nothing changes a log that is not claimed
 
     def clear(self) -> None:
-        """Forgets what was known of data that is gone."""
+        """Forgets everything about data that was removed."""
         self.recovery_point = self.log_start = self.cleaned_offset = None
         self.suspicion = self.found_end = self.unclaimed = self.damage = None
 
@@ -63,13 +63,13 @@ class PartitionEntries:
         log_starts = self._read(layout.LOG_STARTS_FILE)
         cleaned = self._read(layout.CLEANED_OFFSETS_FILE)
         for key, offset in recovery_points.items():
-            self.made(key).recovery_point = offset
+            self.get_or_create(key).recovery_point = offset
         for key, offset in log_starts.items():
-            self.made(key).log_start = offset
+            self.get_or_create(key).log_start = offset
         for key, offset in cleaned.items():
-            self.made(key).cleaned_offset = offset
+            self.get_or_create(key).cleaned_offset = offset
         for key in (*recovery_points, *log_starts):
-            self.made(key).is_in_checkpoints = True
+            self.get_or_create(key).is_in_checkpoints = True
         self._recovery_points_file = OffsetsFile(self._file(layout.RECOVERY_POINTS_FILE))
         self._log_starts_file = OffsetsFile(self._file(layout.LOG_STARTS_FILE), log_starts or None)
         self._cleaned_file = OffsetsFile(self._file(layout.CLEANED_OFFSETS_FILE), cleaned)
@@ -84,8 +84,8 @@ class PartitionEntries:
     def __iter__(self) -> Iterator[PartitionEntry]:
         return iter(self._entries.values())
 
-    def made(self, key: Key) -> PartitionEntry:
-        """The entry of a partition, which is made if there is none."""
+    def get_or_create(self, key: Key) -> PartitionEntry:
+        """The entry of a partition, created if there is none."""
         entry = self._entries.get(key)
         if entry is None:
             entry = PartitionEntry(key, self._file(layout.folder_name(*key)))
@@ -98,29 +98,29 @@ class PartitionEntries:
         self._cleaned_is_stale = self._cleaned_is_stale or entry.cleaned_offset is not None
         entry.clear()
 
-    def deleted(self, entry: PartitionEntry) -> None:
-        """Forgets a partition; its entry stays until nothing refers to its folder any more."""
+    def forget(self, entry: PartitionEntry) -> None:
+        """Forgets a deleted partition; its entry stays until no check and no checkpoint refers to the folder."""
         self.clear(entry)
         entry.log = entry.claimed_ref = entry.start_error = None
         entry.is_deleted = True
         self._drop_deleted(entry)
 
     def _drop_deleted(self, entry: PartitionEntry) -> None:
-        # A check that goes on holds up a new partition of that name; so do old offsets in a checkpoint.
+        # A running check and old offsets in a checkpoint concern a new partition of the same name, too.
         if entry.is_deleted and entry.check is None and not entry.is_in_checkpoints:
             del self._entries[entry.key]
 
     # -- the offsets
 
     def save_log_start(self, entry: PartitionEntry, start_offset: int) -> None:
-        """Durably notes where a log starts; OSError if that fails."""
+        """Saves the start of a log durably; OSError if that fails."""
         starts = self._log_starts()
         starts[entry.key] = start_offset
         self._log_starts_file.take(starts)()
         self.note_log_start(entry, start_offset)
 
     def note_log_start(self, entry: PartitionEntry, start_offset: int) -> None:
-        """Notes where a log starts; `save_log_starts` makes it durable."""
+        """Sets the start of a log; `save_log_starts` makes it durable."""
         entry.log_start = start_offset
         entry.is_in_checkpoints = True
 
@@ -131,7 +131,7 @@ class PartitionEntries:
         return {entry.key: entry.log_start for entry in self if entry.log_start is not None}
 
     def save_cleaned_offset(self, entry: PartitionEntry, offset: int) -> None:
-        """Durably notes how far a log was compacted; OSError if that fails."""
+        """Saves durably up to where a log was compacted; OSError if that fails."""
         cleaned = self._cleaned_offsets()
         cleaned[entry.key] = offset
         self._cleaned_file.take(cleaned)()
@@ -139,7 +139,7 @@ class PartitionEntries:
         self._cleaned_is_stale = False
 
     def save_cleaned_offsets(self) -> None:
-        """Makes it durable that offsets were forgotten."""
+        """Makes durable that `clear` forgot offsets."""
         if self._cleaned_is_stale:
             self._cleaned_file.take(self._cleaned_offsets())()
             self._cleaned_is_stale = False
@@ -150,7 +150,7 @@ class PartitionEntries:
         }
 
     def cut_cleaned_offset(self, entry: PartitionEntry, end_offset: int) -> None:
-        """Forgets how far a log was compacted if it ends below that."""
+        """Forgets up to where a log was compacted, if the log ends below that."""
         if entry.cleaned_offset is not None and entry.cleaned_offset > end_offset:
             entry.cleaned_offset = None
             self._cleaned_is_stale = True

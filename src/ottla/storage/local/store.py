@@ -22,6 +22,7 @@ from ottla.ports import (
     UnclaimedLog,
     monotonic_ms,
 )
+from ottla.storage.local import log_messages
 from ottla.storage.local.folder import checkpoint_files, layout
 from ottla.storage.local.folder.catalog_journal import Journal
 from ottla.storage.local.folder.format_version import raise_version, read_version
@@ -37,7 +38,7 @@ from ottla.storage.local.folder.removal import remove_files, remove_tree, remove
 from ottla.storage.local.folder.unclaimed_partition import read_unclaimed_log
 from ottla.storage.local.log.partition_log import EndCause, LocalLog
 from ottla.storage.local.partition_entry import Damage, PartitionEntries, PartitionEntry
-from ottla.storage.local.recovery import folder_recovery, log_messages
+from ottla.storage.local.recovery.file_cuts import cut_in_place
 from ottla.storage.local.recovery.folder_check import (
     DamagedFilesError,
     FolderChecks,
@@ -47,7 +48,13 @@ from ottla.storage.local.recovery.folder_check import (
     fingerprint_of,
 )
 from ottla.storage.local.recovery.folder_recovery import Suspicion
+from ottla.storage.local.recovery.partition_folder import (
+    PartitionFolder,
+    UntrustworthyError,
+    open_folder,
+)
 from ottla.storage.local.recovery.scan import READ_AT_ONCE_BYTES
+from ottla.storage.local.recovery.txn_index_checks import remove_damaged_txn_indexes
 from ottla.storage.local.store_context import StoreContext
 from ottla.storage.local.sync.background_sync import BackgroundSyncs
 from ottla.storage.local.sync.closing_sync import write_side_by_side
@@ -141,7 +148,7 @@ class LocalStore:
             if key is not None:
                 yield key, path
             elif not name.endswith((layout.DELETED_FOLDER_SUFFIX, layout.STRAY_FOLDER_SUFFIX)):
-                log_messages.tell_ignored(path)
+                log_messages.log_ignored(path)
 
     def _highest_foreign_epoch(self) -> int:
         """The highest leader epoch in a folder that another program has written, else 0."""
@@ -168,15 +175,15 @@ class LocalStore:
         checked = 0
         for key, path in self._partition_folders():
             if not checked:
-                log_messages.tell_recovering(self._path)
-            log_messages.tell_checking(path)
+                log_messages.log_recovering(self._path)
+            log_messages.log_checking(path)
             checked += 1
-            entry = self._entries.made(key)
+            entry = self._entries.get_or_create(key)
             entry.suspicion = Suspicion()
             try:
-                self._checks.check_now(entry, folder_recovery.cut_in_place)
+                self._checks.check_now(entry, cut_in_place)
             except (OSError, DamagedError) as error:
-                log_messages.tell_offline(key, path, error)
+                log_messages.log_offline(key, path, error)
                 entry.start_error = as_storage_error(error)
                 topic_id = checkpoint_files.read_topic_id(path)
                 if isinstance(error, DamagedFilesError) and topic_id is not None:
@@ -184,7 +191,7 @@ class LocalStore:
                     entry.damage = Damage(ref, str(error), error.fingerprint)
         if checked:
             seconds = self._clock.monotonic_seconds() - began
-            log_messages.tell_recovered(checked, seconds, self._suspect_count())
+            log_messages.log_recovered(checked, seconds, self._suspect_count())
 
     def _suspect_count(self) -> int:
         return sum(entry.suspicion is not None for entry in self._entries)
@@ -225,7 +232,7 @@ class LocalStore:
             or ref.topic == layout.KAFKA_CATALOG_TOPIC
         ):
             raise StorageError(f"{ref.topic!r} cannot be the name of a folder")
-        entry = self._entries.made(key)
+        entry = self._entries.get_or_create(key)
         self._check_damage(entry, ref)
         earlier = entry.log
         if earlier is not None:
@@ -257,33 +264,33 @@ class LocalStore:
 
     def _claim(self, entry: PartitionEntry, ref: PartitionRef, config: TopicConfig) -> LocalLog:
         path = entry.path
-        # Before anything else: a check that is still running uses the folder by its name.
+        # First of all: a running check uses the folder by its name.
         was_checked = self._checks.take_check(entry)
         self._set_aside_other(entry, ref)
         new_files = self._make_folder(entry, ref)
         if entry.suspicion is not None:
             self._checks.check_before_use(entry)
             was_checked = True
-        folder = folder_recovery.Folder(path)
+        folder = open_folder(path)
         self._index_before_use(entry, folder, config)
         epochs = checkpoint_files.read_epochs(os.path.join(path, layout.LEADER_EPOCHS_FILE))
         first_epoch = epochs[-1].epoch + 1 if epochs else 0
         self._journal.raise_epoch(max(self._next_epoch(ref, entry), first_epoch))
         try:
             log = self._load(entry, ref, config, folder)
-        except folder_recovery.UntrustworthyError as error:
+        except UntrustworthyError as error:
             if was_checked:
                 raise damaged(path, error) from error
-            log_messages.tell_untrusted(ref, error)
+            log_messages.log_untrusted(ref, error)
             entry.suspicion = Suspicion(checked_from=error.checked_from)
             self._checks.check_before_use(entry)
-            log = self._load(entry, ref, config, folder_recovery.Folder(path))
+            log = self._load(entry, ref, config, open_folder(path))
         for file in new_files:
             log.durability.also_sync(file)
         return log
 
     def _sync_before_use(self, entry: PartitionEntry, log: LocalLog) -> None:
-        """Syncs what a kill or an ended claim left unsynced, before a retry of it is acknowledged."""
+        """Syncs records that a crash or an ended claim left unsynced, before a retry of them is acknowledged."""
         log.durability.also_sync(entry.path)
         log.durability.also_sync(self._path)
         try:
@@ -293,12 +300,12 @@ class LocalStore:
             raise
 
     def _index_before_use(
-        self, entry: PartitionEntry, folder: folder_recovery.Folder, config: TopicConfig
+        self, entry: PartitionEntry, folder: PartitionFolder, config: TopicConfig
     ) -> None:
-        """Has missing indexes made on a thread, unless that is little."""
+        """Builds missing indexes on a thread; if their segments are small, the first use of each builds it."""
         size_bytes = sum(folder.sizes[base_offset] for base_offset in folder.unindexed)
         if size_bytes > READ_AT_ONCE_BYTES:
-            log_messages.tell_unindexed(folder.path, len(folder.unindexed))
+            log_messages.log_unindexed(folder.path, len(folder.unindexed))
             build = IndexBuild(folder.path, folder.unindexed, config.index_interval_bytes)
             self._checks.build_before_use(entry, build)
 
@@ -307,32 +314,32 @@ class LocalStore:
         entry: PartitionEntry,
         ref: PartitionRef,
         config: TopicConfig,
-        folder: folder_recovery.Folder,
+        folder: PartitionFolder,
     ) -> LocalLog:
-        folder_recovery.remove_damaged_txn_indexes(folder)
+        remove_damaged_txn_indexes(folder)
         log = LocalLog(ref, self._journal.epoch, folder, config, entry, self._context)
         log.load(folder, entry.log_start or 0, entry.recovery_point or 0)
         return log
 
     def _set_aside_other(self, entry: PartitionEntry, ref: PartitionRef) -> None:
-        """Moves the folder of an older topic of that name away; a guess must remove no data."""
+        """Renames the folder of an older topic of the same name; it is not removed, in case the guess is wrong."""
         found = checkpoint_files.read_topic_id(entry.path)
         if found is None or found == ref.topic_id:
             return
         name = layout.retired_folder_name(ref.topic, ref.partition, layout.STRAY_FOLDER_SUFFIX)
-        log_messages.tell_set_aside(entry.path, found, name)
+        log_messages.log_set_aside(entry.path, found, name)
         os.rename(entry.path, self._file(name))
         checkpoint_files.sync_path(self._path)
         self._entries.clear(entry)
         self._entries.save_cleaned_offsets()
 
     def _make_folder(self, entry: PartitionEntry, ref: PartitionRef) -> list[str]:
-        """Makes what is missing; returns what has to be synced with the first data."""
+        """Makes the folder and its metadata file if missing; returns the paths to sync with the first data."""
         made = []
         if not os.path.isdir(entry.path):
             self._entries.clear(entry)
             if entry.is_in_checkpoints:
-                # A partition that is made anew must not inherit the offsets of its predecessor.
+                # A new partition must not inherit the offsets of an earlier one of the same name.
                 self._entries.take_checkpoints()()
             self._entries.save_cleaned_offsets()
             os.mkdir(entry.path)
@@ -365,10 +372,10 @@ class LocalStore:
         except OSError as error:
             raise StorageError(f"cannot delete {path}: {error}") from error
         if entry is not None:
-            self._entries.deleted(entry)
+            self._entries.forget(entry)
 
     def _sync_deletions(self) -> None:
-        """Makes deletions durable, all of them at once, before the catalog says that nothing is left."""
+        """Makes all deletions durable with one sync, before the catalog forgets the topics."""
         if not self._retired:
             return
         try:
@@ -376,7 +383,7 @@ class LocalStore:
             self._entries.save_cleaned_offsets()
         except OSError as error:
             raise StorageError(f"cannot sync {self._path}: {error}") from error
-        # Not before: what is deleted could be back after a power loss, without some of its files.
+        # Not before the sync: after a power loss the folder could be back, without some of its files.
         self._unawaited.submit(remove_trees, tuple(self._retired))
         self._retired.clear()
 
@@ -386,7 +393,7 @@ class LocalStore:
             for (topic, partition), path in self._partition_folders():
                 topic_id = checkpoint_files.read_topic_id(path)
                 if topic_id is None:
-                    log_messages.tell_unknown(path)
+                    log_messages.log_unknown(path)
                 else:
                     found.append(PartitionRef(topic, partition, topic_id))
         except OSError as error:
@@ -404,12 +411,12 @@ class LocalStore:
         return found
 
     def condemn(self, ref: PartitionRef, error: DamagedError) -> None:
-        entry = self._entries.made((ref.topic, ref.partition))
+        entry = self._entries.get_or_create((ref.topic, ref.partition))
         with contextlib.suppress(OSError):
             entry.damage = Damage(ref, str(error), fingerprint_of(entry.path))
 
     def _check_damage(self, entry: PartitionEntry, ref: PartitionRef) -> None:
-        """Raises what was found in a partition's files, as long as they are the same."""
+        """Raises the known damage of a partition while its files are unchanged."""
         damage = entry.damage
         if damage is None or damage.ref != ref:
             return
@@ -444,7 +451,7 @@ class LocalStore:
         entry = self._entries.get(key)
         if entry is None:
             found = read_unclaimed_log(self._folder(key), 0, 0)
-            self._entries.made(key).unclaimed = found
+            self._entries.get_or_create(key).unclaimed = found
             return found
         if entry.unclaimed is None:
             end_offset = entry.recovery_point or 0 if entry.found_end is None else entry.found_end
@@ -488,11 +495,11 @@ class LocalStore:
             try:
                 log.tick(now_ms)
             except StorageError as error:
-                log_messages.tell_flush_failed(log.ref, error)
+                log_messages.log_flush_failed(log.ref, error)
         try:
             self._sync_deletions()
         except StorageError as error:
-            log_messages.tell_checkpoint_failed(self._path, error)
+            log_messages.log_checkpoint_failed(self._path, error)
         due = [paths for due_ms, paths in self._removals if due_ms <= now_ms]
         if due:
             self._removals = [entry for entry in self._removals if entry[0] > now_ms]
@@ -503,7 +510,7 @@ class LocalStore:
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Syncs logs in the background and then writes how far that came: it bounds a recovery."""
+        """Syncs logs in the background and then saves their recovery points, which shortens a recovery."""
         logs = [log for log in self._logs() if log.is_open and log.wants_checkpoint]
         self._background.checkpoint(logs, self._end_checkpoint)
 
@@ -520,7 +527,7 @@ class LocalStore:
         try:
             write()
         except OSError as error:
-            log_messages.tell_checkpoint_failed(self._path, error)
+            log_messages.log_checkpoint_failed(self._path, error)
 
     def _logs(self) -> list[LocalLog]:
         return [entry.log for entry in self._entries if entry.log is not None]
@@ -535,11 +542,11 @@ class LocalStore:
             try:
                 log.close()
             except StorageError as error:
-                log_messages.tell_flush_failed(log.ref, error)
+                log_messages.log_flush_failed(log.ref, error)
         try:
             self._sync_deletions()
         except StorageError as error:
-            log_messages.tell_checkpoint_failed(self._path, error)
+            log_messages.log_checkpoint_failed(self._path, error)
         for _, paths in self._removals:
             self._unawaited.submit(remove_files, paths)
         self._unawaited.shutdown(wait=True)
@@ -564,7 +571,7 @@ class LocalStore:
     # -- what logs ask for
 
     def _ended(self, log: LocalLog) -> None:
-        """A claim is over: by its close, by a failure, or because of the next one."""
+        """A claim has ended: it was closed, it failed, or a new claim fenced it."""
         entry = self._entries.get((log.ref.topic, log.ref.partition))
         if entry is None or entry.log is not log:
             return

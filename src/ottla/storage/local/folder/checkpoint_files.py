@@ -117,7 +117,7 @@ def read_offsets(path: str) -> dict[tuple[str, int], int]:
                 raise ValueError(f"offset {offset} is negative")
             offsets[topic, int(partition)] = int(offset)
     except ValueError as error:
-        _tell_damage(path, error)
+        _log_damage(path, error)
         return {}
     return offsets
 
@@ -135,7 +135,7 @@ def read_epochs(path: str) -> list[EpochStart]:
     try:
         return decode_epochs(data)
     except ValueError as error:
-        _tell_damage(path, error)
+        _log_damage(path, error)
         return []
 
 
@@ -175,7 +175,7 @@ def read_checksums(path: str) -> dict[int, Checksum]:
     try:
         return decode_checksums(data)
     except ValueError as error:
-        _tell_damage(path, error)
+        _log_damage(path, error)
         return {}
 
 
@@ -198,7 +198,7 @@ def read_topic_id(folder: str) -> uuid.UUID | None:
         return None
     topic_id = decode_topic_id(data)
     if topic_id is None:
-        _tell_damage(path, ValueError("it names no topic id, or is of another version"))
+        _log_damage(path, ValueError("it names no topic id, or is of another version"))
     return topic_id
 
 
@@ -228,6 +228,6 @@ def decode_properties(data: bytes) -> dict[str, str]:
     return properties
 
 
-def _tell_damage(path: str, error: ValueError) -> None:
+def _log_damage(path: str, error: ValueError) -> None:
     text = "%(path)s is damaged (%(reason)s): going on as if there were none"
     logger.warning("checkpoint_damaged", text, path=path, reason=str(error))

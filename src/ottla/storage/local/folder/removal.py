@@ -19,7 +19,7 @@ def remove_files(paths: Sequence[str]) -> None:
         except FileNotFoundError:
             pass  # the whole partition was deleted meanwhile
         except OSError as error:
-            _tell(path, error)
+            _log_failure(path, error)
 
 
 def remove_tree(path: str) -> None:
@@ -27,7 +27,7 @@ def remove_tree(path: str) -> None:
     try:
         shutil.rmtree(path)
     except OSError as error:
-        _tell(path, error)
+        _log_failure(path, error)
 
 
 def remove_trees(paths: Iterable[str]) -> None:
@@ -36,6 +36,6 @@ def remove_trees(paths: Iterable[str]) -> None:
         remove_tree(path)
 
 
-def _tell(path: str, error: OSError) -> None:
+def _log_failure(path: str, error: OSError) -> None:
     text = "cannot remove %(path)s: %(reason)s"
     logger.warning("file_not_removed", text, path=path, reason=str(error))

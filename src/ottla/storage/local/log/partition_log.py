@@ -31,6 +31,7 @@ from ottla.ports import (
     monotonic_ms,
 )
 from ottla.storage.batch_headers import HEADERS_READ_BYTES, take_headers
+from ottla.storage.local import log_messages
 from ottla.storage.local.folder import checkpoint_files, layout
 from ottla.storage.local.log import segment_swap
 from ottla.storage.local.log.index import SegmentIndex, TimePoint, empty_index
@@ -40,15 +41,11 @@ from ottla.storage.local.log.segment import BrokenSegmentError, IndexLostError, 
 from ottla.storage.local.log.snapshots import SnapshotFiles, UnsyncedError, write_draft
 from ottla.storage.local.log.transaction_index import AbortedSpans
 from ottla.storage.local.partition_entry import PartitionEntry
-from ottla.storage.local.recovery import log_messages
+from ottla.storage.local.recovery.clean_load import load_active
 from ottla.storage.local.recovery.disk_trouble import refusal
-from ottla.storage.local.recovery.folder_recovery import (
-    Folder,
-    UntrustworthyError,
-    check_txn_indexes,
-    load_active,
-)
+from ottla.storage.local.recovery.partition_folder import PartitionFolder, UntrustworthyError
 from ottla.storage.local.recovery.scan import build_index
+from ottla.storage.local.recovery.txn_index_checks import check_txn_indexes
 from ottla.storage.local.store_context import StoreContext
 from ottla.storage.local.sync.durability import Durability
 
@@ -108,7 +105,7 @@ class LocalLog:
         self,
         ref: PartitionRef,
         epoch: int,
-        folder: Folder,
+        folder: PartitionFolder,
         config: TopicConfig,
         entry: PartitionEntry,
         shared: StoreContext,
@@ -164,7 +161,7 @@ class LocalLog:
 
     # -- opening
 
-    def load(self, folder: Folder, start_offset: int, recovery_point: int) -> None:
+    def load(self, folder: PartitionFolder, start_offset: int, recovery_point: int) -> None:
         """Loads a folder that needs no recovery."""
         bases = list(folder.sizes)
         for base_offset, next_base in pairwise(bases):
@@ -675,7 +672,7 @@ class LocalLog:
             try:
                 self._active.complete_index()
             except OSError as error:
-                self._tell_index_trouble(error)
+                self._log_index_trouble(error)
         self.fence_deleted()
 
     def fence_deleted(self) -> None:
@@ -693,13 +690,13 @@ class LocalLog:
             try:
                 self._write_snapshot(self._last_snapshot)
             except StorageError as error:
-                log_messages.tell_not_saved(self._ref, error)
+                log_messages.log_not_saved(self._ref, error)
             self._last_snapshot = None
         try:
             self._active.complete_index()
             self._note_checksums()
         except OSError as error:
-            self._tell_index_trouble(error)
+            self._log_index_trouble(error)
 
     def close(self) -> None:
         if self.end is not None:
@@ -709,7 +706,7 @@ class LocalLog:
         self.durability.flush_now()
         self._end(EndCause.CLOSED, StorageError(f"{self._folder} was closed"))
 
-    def _tell_index_trouble(self, error: OSError) -> None:
+    def _log_index_trouble(self, error: OSError) -> None:
         text = "cannot write the indexes of %(path)s: %(reason)s"
         logger.warning("index_not_written", text, path=self._active.path, reason=str(error))
 

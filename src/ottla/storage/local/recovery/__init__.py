@@ -1,1 +1,1 @@
-"""What is checked and repaired before a folder is trusted, and what is said and kept of damage."""
+"""Opening a partition's folder: its listing, the load after a clean stop, check and repair after an unclean one."""

@@ -1,4 +1,4 @@
-"""Disk trouble: what a failed call means, and what is kept of bytes that have to be cut off."""
+"""The errors of failed writes, and the whole batches in bytes that recovery cuts off."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAGIC: Final = bytes([layout.BATCH_MAGIC])
 _MAGIC_AT: Final = 16
 _COPY_BYTES: Final = 1024 * 1024
 
-# What is wrong between a segment and the one before it.
+# The flaws between a segment and the one before it.
 SEGMENTS_OVERLAP: Final = "it begins below %(end_offset)d, where the segment before it ends"
 SEGMENT_MISSING: Final = (
     "%(path)s begins at %(offset)d, but the segment before it ends at %(end_offset)d: "
@@ -28,13 +28,13 @@ _unpack: Final = layout.BATCH_SCAN.unpack_from
 
 
 def refusal(what: str, error: OSError) -> StorageError:
-    """The error of a write of which nothing was kept: for want of room it does not end the claim."""
+    """The error of a write that left nothing in the log; if the disk is full, the claim goes on."""
     kind = StorageFullError if error.errno in _NO_ROOM else StorageError
     return kind(f"{what}: {error}")
 
 
 def whole_batch_position(path: str, start: int, lowest_offset: int) -> int | None:
-    """Where the first whole batch lies at or behind a position, wherever it begins."""
+    """The position of the first whole batch at or behind `start`; batches may begin at any byte."""
     size_bytes = os.path.getsize(path)
     if size_bytes - start < layout.BATCH_HEADER_BYTES:
         return None
@@ -49,7 +49,7 @@ def whole_batch_position(path: str, start: int, lowest_offset: int) -> int | Non
 
 
 def _positions_of(byte: bytes, data: mmap.mmap, start: int) -> Iterator[int]:
-    """Where a byte occurs; other threads have their turn between pieces, however long it does not."""
+    """The positions of a byte, searched in pieces, so that other threads can run in between."""
     for begin in range(start, len(data), _COPY_BYTES):
         end = begin + _COPY_BYTES
         at = data.find(byte, begin, end)
@@ -61,7 +61,7 @@ def _positions_of(byte: bytes, data: mmap.mmap, start: int) -> Iterator[int]:
 def _is_whole_batch(data: mmap.mmap, position: int, lowest_offset: int) -> bool:
     base_offset, length, _, _, crc, delta, _ = _unpack(data, position)
     end = position + length + layout.BATCH_PREFIX_BYTES
-    # The offset first: it rules out nearly everything, so that few checksums are computed.
+    # The offset first: it excludes nearly every position, so that few checksums are computed.
     if not lowest_offset <= base_offset <= lowest_offset + layout.MAX_RELATIVE_OFFSET:
         return False
     if length < layout.MIN_BATCH_LENGTH or delta < 0 or end > len(data):
@@ -71,7 +71,7 @@ def _is_whole_batch(data: mmap.mmap, position: int, lowest_offset: int) -> bool:
 
 
 def keep_aside(path: str, start: int) -> str:
-    """Copies a file from a position on to a file beside it, durably; returns its path."""
+    """Copies the end of a file, from `start`, durably to a new file beside it; returns the path of the copy."""
     target_path = _fresh_path(path)
     source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

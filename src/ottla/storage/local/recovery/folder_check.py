@@ -17,11 +17,12 @@ from ottla.ports import ClaimPendingError, DamagedError, StorageError
 from ottla.storage.local.folder import layout
 from ottla.storage.local.partition_entry import PartitionEntry
 from ottla.storage.local.recovery import folder_recovery
+from ottla.storage.local.recovery.file_cuts import Cut, cut_by_copy
 from ottla.storage.local.recovery.folder_recovery import Suspicion
 from ottla.storage.local.recovery.scan import Pause, build_index, never_pause
 from ottla.storage.local.sync.disk_threads import StorageThreads
 
-# How long the check holds the interpreter before it lets the event loop have it, and for how long.
+# A check works this long, then it sleeps this long, so that the event loop gets the interpreter.
 _WORK_SECONDS: Final = 0.001
 _REST_SECONDS: Final = 0.0003
 _LOOK_BYTES: Final = 32 * 1024
@@ -42,13 +43,13 @@ class CheckStoppedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FolderCheck:
-    """What is to be done with a folder."""
+    """The check and repair of a folder."""
 
     path: str
     suspicion: Suspicion
     recovery_point: int
     log_start: int
-    cut: folder_recovery.Cut
+    cut: Cut
 
     def run(self, pause: Pause = never_pause) -> int:
         """Checks the folder and repairs it; returns the log's end. DamagedError if it cannot be repaired."""
@@ -66,14 +67,14 @@ class FolderCheck:
 
 @dataclass(frozen=True, slots=True)
 class IndexBuild:
-    """Missing indexes of a folder that needs no other repair."""
+    """The build of missing indexes in a folder that needs no other repair."""
 
     path: str
     bases: Sequence[int]
     interval_bytes: int
 
     def run(self, pause: Pause = never_pause) -> int:
-        """Writes them; returns for how many segments."""
+        """Writes the indexes; returns the number of segments."""
         for base_offset in self.bases:
             stem = os.path.join(self.path, layout.offset_file_name(base_offset, ""))
             segment = stem + layout.LOG_SUFFIX
@@ -82,7 +83,7 @@ class IndexBuild:
 
 
 class BackgroundCheck:
-    """A check that runs on a thread; its outcome is for the event loop to take."""
+    """A check that runs on a thread; the event loop takes its result."""
 
     def __init__(
         self,
@@ -102,14 +103,14 @@ class BackgroundCheck:
         self._path = ""
 
     def start(self, executor: Executor) -> None:
-        executor.submit(self.check.run, self._pause).add_done_callback(self._tell)
+        executor.submit(self.check.run, self._pause).add_done_callback(self._finish_on_loop)
 
     def stop(self) -> None:
-        """Lets the thread give up soon."""
+        """Makes the thread stop at its next pause."""
         self._is_stopped = True
 
     def _pause(self, path: str, fd: int, position: int) -> int:
-        """Gives the interpreter back now and then; reads ahead, because waiting for a mapping's pages keeps it."""
+        """Sleeps now and then; reads ahead, because a page fault of a mapping holds the interpreter lock."""
         if self._is_stopped:
             raise CheckStoppedError
         if path != self._path:
@@ -122,7 +123,7 @@ class BackgroundCheck:
             self._rested_at = time.monotonic()
         return position + _LOOK_BYTES
 
-    def _tell(self, finished: Future[int]) -> None:
+    def _finish_on_loop(self, finished: Future[int]) -> None:
         # The loop may have been closed with the store.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._finish, finished)
@@ -137,16 +138,16 @@ class BackgroundCheck:
 
 
 class FolderChecks:
-    """Checks the files of partitions that are not to be trusted."""
+    """Checks the files of partitions under suspicion before they are used."""
 
     def __init__(self, recovered: Callable[[PartitionEntry, int], None]) -> None:
         """`recovered` is called with each partition that was repaired or needed no repair, and where it ends."""
         self._recovered = recovered
         self._running: dict[BackgroundCheck, None] = {}
-        # Of their own: checks may take minutes, and syncs must not wait for them.
+        # Separate threads: checks may take minutes, and syncs must not wait for them.
         self._threads: StorageThreads | None = None
 
-    def check_now(self, entry: PartitionEntry, cut: folder_recovery.Cut) -> None:
+    def check_now(self, entry: PartitionEntry, cut: Cut) -> None:
         """Checks a folder and repairs it; DamagedError if that is not possible."""
         check = _check_of(entry, cut)
         self._trust(entry, check, check.run())
@@ -156,9 +157,9 @@ class FolderChecks:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self.check_now(entry, folder_recovery.cut_by_copy)
+            self.check_now(entry, cut_by_copy)
             return
-        check = _check_of(entry, folder_recovery.cut_by_copy)
+        check = _check_of(entry, cut_by_copy)
         self._begin(entry, BackgroundCheck(check, loop, partial(self._trust, entry, check)))
 
     def build_before_use(self, entry: PartitionEntry, build: IndexBuild) -> None:
@@ -190,27 +191,27 @@ class FolderChecks:
             if check.error is not None:
                 raise check.error
             return False
-        # What was found in a folder that is gone says nothing of another one.
+        # An error of a folder that was replaced since says nothing about the new one.
         if check.error is not None and entry.suspicion is check.check.suspicion:
             raise check.error
         return entry.suspicion is None
 
     def _trust(self, entry: PartitionEntry, check: FolderCheck, end_offset: int) -> None:
-        """Trusts a folder that was checked, unless it was replaced or something else was wrong since."""
+        """Ends the suspicion of a checked folder, unless it was replaced or came under another suspicion since."""
         if entry.suspicion is check.suspicion:
             entry.suspicion = None
             entry.recovery_point = min(check.recovery_point, end_offset)
             self._recovered(entry, end_offset)
 
     def close(self) -> None:
-        """Ends the checks that go on; the next start begins them again."""
+        """Stops the running checks; the next start begins them again."""
         for check in self._running:
             check.stop()
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
 
 
-def _check_of(entry: PartitionEntry, cut: folder_recovery.Cut) -> FolderCheck:
+def _check_of(entry: PartitionEntry, cut: Cut) -> FolderCheck:
     assert entry.suspicion is not None
     return FolderCheck(
         entry.path, entry.suspicion, entry.recovery_point or 0, entry.log_start or 0, cut

@@ -1,4 +1,4 @@
-"""Walking through the batches of a segment file that is not trusted yet."""
+"""Reading the batches of a segment file one by one, to check them and to rebuild its indexes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Final
 from ottla.ports import EpochStart
 from ottla.records.crc import crc32c
 from ottla.storage.local.folder import layout
-from ottla.storage.local.log.index import SegmentIndex, empty_index
+from ottla.storage.local.log.index import DamagedIndexError, SegmentIndex, empty_index
 
 _unpack: Final = layout.BATCH_SCAN.unpack_from
 
-# What is read to rebuild an index while others wait: a few milliseconds.
+# How much of a segment is read on the event loop to rebuild an index: it takes a few milliseconds.
 READ_AT_ONCE_BYTES: Final = 256 * 1024
 
-# Given the path, a descriptor and a position of what is walked through; says at which position to be called again.
+# Called with the path, descriptor and position of a scan; returns the position at which it is called next.
 Pause = Callable[[str, int, int], int]
-# Says what is wrong with the content of a batch (view, start, end, crc), None if nothing is.
+# What is wrong with the content of a batch (view, start, end, crc); None if it is right.
 Check = Callable[[memoryview, int, int, int], str | None]
 
 
 class SegmentScan:
-    """What a walk found: how far a file is good, why not further, and the indexes so far."""
+    """The state of a scan: up to where the file is valid, why not further, and the indexes up to there."""
 
     __slots__ = ("end_offset", "epochs", "flaw", "index", "size_bytes", "valid_bytes")
 
@@ -38,26 +38,26 @@ class SegmentScan:
 
 
 def check_crc(view: memoryview, start: int, end: int, crc: int) -> str | None:
-    """Computes the checksum."""
+    """Verifies the checksum of a batch."""
     if crc32c(view[start + layout.CRC_START : end]) != crc:
         return "the checksum is wrong"
     return None
 
 
 def check_nothing(view: memoryview, start: int, end: int, crc: int) -> str | None:
-    """Trusts the content."""
+    """Accepts the content of a batch without reading it."""
     return None
 
 
 def never_pause(path: str, fd: int, position: int) -> int:
-    """Walks through at one go."""
+    """Scans a segment without a pause."""
     return layout.MAX_SEGMENT_BYTES + 1
 
 
 def scan_file(
     path: str, scan: SegmentScan, interval_bytes: int, check: Check, pause: Pause = never_pause
 ) -> SegmentScan:
-    """Walks from where `scan` stands to the file's end or to the first batch that is not good."""
+    """Scans on from `scan.valid_bytes` to the end of the file or to the first invalid batch."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         scan.size_bytes = os.fstat(fd).st_size
@@ -126,8 +126,20 @@ def _walk(
 def build_index(
     path: str, base_offset: int, interval_bytes: int, pause: Pause = never_pause
 ) -> SegmentIndex:
-    """Makes the indexes of a segment from its batches' headers."""
+    """Builds the indexes of a segment from the headers of its batches."""
     scan = SegmentScan(empty_index(base_offset), 0, base_offset)
     index = scan_file(path, scan, interval_bytes, check_nothing, pause).index
     index.add_time_entry()
     return index
+
+
+def read_header(path: str, position: int) -> bytes:
+    """The batch header at a position to which an index leads; DamagedIndexError if the file ends before."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        header = os.pread(fd, layout.BATCH_SCAN.size, position)
+    finally:
+        os.close(fd)
+    if len(header) != layout.BATCH_SCAN.size:
+        raise DamagedIndexError(f"no batch at {position}")
+    return header

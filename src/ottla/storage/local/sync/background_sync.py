@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ottla.ports import StorageError
-from ottla.storage.local.recovery import log_messages
+from ottla.storage.local import log_messages
 
 if TYPE_CHECKING:
     from ottla.storage.local.log.partition_log import LocalLog
@@ -98,7 +98,7 @@ class BackgroundSyncs:
             try:
                 begun = log.durability.flush_unawaited(loop, self._threads)
             except StorageError as error:
-                log_messages.tell_flush_failed(log.ref, error)
+                log_messages.log_flush_failed(log.ref, error)
         if begun is None:
             loop.call_soon(self._done, loop)
         else:
@@ -115,4 +115,4 @@ def _guarded(log: LocalLog, work: Callable[[], object]) -> None:
     try:
         work()
     except (StorageError, OSError) as error:
-        log_messages.tell_flush_failed(log.ref, error)
+        log_messages.log_flush_failed(log.ref, error)

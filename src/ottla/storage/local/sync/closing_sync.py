@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Final, NamedTuple
 
+from ottla.storage.local import log_messages
 from ottla.storage.local.log.partition_log import LocalLog
-from ottla.storage.local.recovery import log_messages
 from ottla.storage.local.sync.group_commit import SyncJob, run_sync
 
 # How often a stop says what it waits for.
@@ -31,7 +31,7 @@ def write_side_by_side(logs: Sequence[LocalLog], folder: str, executor: ThreadPo
     open_logs = [log for log in logs if log.is_open]
     if not open_logs:
         return False
-    log_messages.tell_closing(len(open_logs))
+    log_messages.log_closing(len(open_logs))
     # All are written before the first is synced: a file system brings the new names of all of them to disk together.
     _wait([executor.submit(log.write_last) for log in open_logs])
     tasks = {executor.submit(_sync, log, folder): log for log in open_logs}
@@ -54,7 +54,7 @@ def _wait(tasks: Collection[Future[Any]]) -> None:
     while left:
         _, left = wait(left, _TELL_SECONDS)
         if left:
-            log_messages.tell_disk_is_slow(len(left), len(tasks), time.monotonic() - began)
+            log_messages.log_disk_is_slow(len(left), len(tasks), time.monotonic() - began)
 
 
 def _sync(log: LocalLog, folder: str) -> ClosedLog | None:
