@@ -32,6 +32,16 @@ class OptionType(IntEnum):
     PASSWORD = 9
 
 
+class ResourceType(IntEnum):
+    """A type of resources that have configs, with Kafka's number."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
 class ConfigSource(IntEnum):
     """Where the value of an option comes from, numbered as in DescribeConfigs."""
 

@@ -16,10 +16,9 @@ from ottla.client.admin_model.configs import (
     AlterConfigOperation,
     ConfigEntry,
     ConfigResource,
-    ResourceType,
 )
 from ottla.config import properties
-from ottla.config.options import ConfigSource
+from ottla.config.options import ConfigSource, ResourceType
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:

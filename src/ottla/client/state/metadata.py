@@ -148,11 +148,6 @@ class MetadataState:
         self._not_before_ms = 0.0
 
     @property
-    def wants_all(self) -> bool:
-        """Whether all topics of the cluster are followed."""
-        return self._wants_all
-
-    @property
     def wanted(self) -> tuple[str, ...]:
         """The topics that are followed."""
         return tuple(self._wanted)
