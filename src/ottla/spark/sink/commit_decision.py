@@ -112,7 +112,7 @@ def decision_of(place: Standing, target: Target) -> Decision:
 def standing(
     plan: CommitPlan, committed: CommittedProgress | None, sources: Sequence[SourceRange] = ()
 ) -> Standing:
-    """How the plan of now, the plan of then and the marker compare."""
+    """Compare the plan of the tasks, the checkpoint at the commit, and the marker."""
     if plan.origin is PlanOrigin.REPLACED:
         return Standing.PLAN_REPLACED
     if committed is None:
