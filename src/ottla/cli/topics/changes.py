@@ -39,7 +39,7 @@ def create(arguments: Arguments) -> int:
     assignment = arguments.replica_assignment
     if assignment and (arguments.partitions or arguments.replication_factor):
         raise UsageError(
-            "--replica-assignment says all about partitions and replicas",
+            "--replica-assignment sets the numbers of partitions and replicas",
             "leave out --partitions and --replication-factor",
         )
     topics = [
