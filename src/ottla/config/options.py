@@ -114,7 +114,7 @@ class ConfigOption:
 
     @property
     def documentation(self) -> str:
-        """What the option does, and how Ottla differs from Kafka."""
+        """The effect of the option, and how Ottla differs from Kafka."""
         if self.changes_nothing:
             return f"{self.doc} It has no effect in Ottla: {self.changes_nothing}."
         if self.only_default:
@@ -301,7 +301,7 @@ class Config:
     """The base of config classes: checks all values, and knows which options were given."""
 
     kind: ClassVar[str] = "option"
-    """What messages call an option of this class, such as `topic option`."""
+    """The words for an option of this class in messages, such as `topic option`."""
     unsupported: ClassVar[Mapping[str, str]] = {}
     """Options of Kafka that Ottla lacks, with a hint; `ssl.` stands for all names that start with it."""
 
@@ -378,7 +378,7 @@ def find_option(config_class: type[Config], name: str) -> ConfigOption:
 
 
 def unsupported_hint(config_class: type[Config], name: str) -> str | None:
-    """What to do about an option of Kafka that Ottla lacks; None if `name` is not one of them."""
+    """Advice about an option of Kafka that Ottla lacks; None if `name` is not one of them."""
     for absent, hint in config_class.unsupported.items():
         if name == absent or (absent.endswith(".") and name.startswith(absent)):
             return hint

@@ -264,7 +264,7 @@ class _Bits:
 
 
 def _numbers(values: Buffer, first: int, value_bytes: int, count: int) -> memoryview:
-    """The numbers of so many rows."""
+    """The numbers of `count` rows."""
     if value_bytes not in (4, 8):
         raise ValueError("numbers have 4 or 8 bytes")
     _check_rows(first, count)

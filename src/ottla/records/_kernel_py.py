@@ -424,7 +424,7 @@ def encode_records(records: Sequence[Record], base_offset: int, base_timestamp: 
     """The records section of a batch, not compressed."""
     _check_int64(base_offset, base_timestamp)
     parts = []
-    # The compiled kernel has to check types; callers who do not get the same errors here.
+    # The compiled kernel has to check types; this one raises the same errors.
     unchecked: Sequence[object] = records
     for index, record in enumerate(unchecked):
         if not isinstance(record, tuple) or len(record) != 5:

@@ -28,4 +28,4 @@ SCHEMA: Final = pa.schema(
 SCHEMA_WITHOUT_HEADERS: Final = SCHEMA.remove(SCHEMA.get_field_index("headers"))
 
 UNITS_PER_MS: Final = {"s": -1000, "ms": 1, "us": 1000, "ns": 1_000_000}
-"""Of Arrow's units of time; negative: a unit has so many milliseconds."""
+"""Of Arrow's units of time; negative: the number of milliseconds in a unit."""

@@ -125,7 +125,7 @@ def _in_order(paths: Iterable[str]) -> list[str]:
 
 
 class _Segment(NamedTuple):
-    """What is kept of a segment to compare it with the next."""
+    """The end of a segment, to compare it with the next one."""
 
     base_offset: int
     end_offset: int

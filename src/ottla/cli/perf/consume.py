@@ -47,7 +47,7 @@ class _Joining(RebalanceListener):
 
 
 class _Period:
-    """What was read in a period of time."""
+    """The records that were read in a period of time."""
 
     def __init__(self, joined_seconds: float = 0.0) -> None:
         self.began_ms = time.time() * 1000

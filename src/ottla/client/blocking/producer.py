@@ -226,7 +226,7 @@ class Producer(BlockingFace[AsyncProducer]):
     # The end
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails.
+        """Send all buffered records, abort an open transaction, and end; after `timeout` seconds the rest fails.
 
         Without a timeout that is delivery.timeout.ms + request.timeout.ms.
         """

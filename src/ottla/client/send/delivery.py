@@ -1,4 +1,4 @@
-"""What `send` and `send_many` return: futures that are cheap to make, and complete with their batches."""
+"""The results of `send` and `send_many`: futures that are cheap to make, and complete with their batches."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Standing(Enum):
 
 
 class Decision(Enum):
-    """What to do with a micro-batch."""
+    """The decision about a micro-batch."""
 
     READ_MARKER = "read the marker, then decide"
     WRITE = "write it"

@@ -34,7 +34,7 @@ from ottla.spark.source.partition_maps import read_partitions
 
 @dataclass(frozen=True)
 class Subscription:
-    """What to read: topics by name, topics that match a pattern, or single partitions."""
+    """The partitions to read: of topics by name, of topics that match a pattern, or single ones."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None

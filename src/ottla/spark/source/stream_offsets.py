@@ -214,7 +214,7 @@ def start_offset_of(start: SourceOffset, end: SourceOffset, partition: TopicPart
 
 
 class SourceRange(NamedTuple):
-    """What a source reads for one micro-batch: offsets from `start` to `end` of a cluster's partitions."""
+    """The offsets that a source reads for one micro-batch: from `start` to `end` of a cluster's partitions."""
 
     cluster: str | None
     start: Mapping[TopicPartition, int]
@@ -295,7 +295,7 @@ class Pacing(NamedTuple):
     max_delay_ms: float
 
     def is_due(self, offset_count: int, waited_ms: float) -> bool:
-        """Whether so many offsets are enough, this long after the last micro-batch."""
+        """Whether a micro-batch of `offset_count` offsets is due, `waited_ms` after the last one."""
         return offset_count >= self.min_offsets or waited_ms >= self.max_delay_ms
 
 

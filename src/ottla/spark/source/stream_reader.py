@@ -269,7 +269,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of all partitions at the last `latestOffset`; Spark reports it, and the lag follows from it."""
         return None if self._latest is None else self._latest.to_json()
 
-    # What to read
+    # The tasks of a micro-batch
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of one micro-batch."""

@@ -158,7 +158,7 @@ class ClusterCalls(AdminCalls):
     async def _ask_all_brokers(
         self, call: ApiCall[int, list[V]], timeout: float | None
     ) -> tuple[list[V], dict[int, KafkaError]]:
-        """What all brokers list, and the errors of brokers that do not answer."""
+        """The lists of all brokers, and the errors of brokers that do not answer."""
         nodes = await self._all_nodes(timeout)
         found: Mapping[int, list[V]]
         errors: dict[int, KafkaError] = {}

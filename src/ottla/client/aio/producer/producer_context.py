@@ -1,4 +1,4 @@
-"""What the parts of a producer share."""
+"""The objects that the parts of a producer share."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class HeartbeatSchedule:
         self._failures += 1
 
     def due(self, now_ms: float) -> DueAction:
-        """What to do now; an expired session comes first, since heartbeats go to the same coordinator."""
+        """The action that is due; an expired session comes first, since heartbeats go to the same coordinator."""
         if now_ms >= self._session_end_ms:
             return DueAction.SESSION_EXPIRED
         if now_ms >= self._poll_end_ms:

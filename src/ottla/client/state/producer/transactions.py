@@ -76,7 +76,7 @@ OPEN: Final = frozenset(
 
 
 class CoordinatorErrorAction(Enum):
-    """What the producer does about an error of a coordinator."""
+    """The producer's reaction to an error of a coordinator."""
 
     RETRY = "repeat the request after a pause"
     FIND = "look up the coordinator, then repeat the request"
