@@ -37,7 +37,7 @@ _LISTEN_ADVICE: Final = {
 
 
 def serve(arguments: Arguments) -> int:
-    """Run until told to stop; returns 0 after a clean stop."""
+    """Run until a signal; returns 0 after a clean stop."""
     file = None if arguments.config is None else ServerFile(Path(arguments.config))
     settings = settings_of(arguments, file)
     level = arguments.log_level or ("debug" if arguments.verbose else "info")

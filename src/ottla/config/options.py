@@ -57,7 +57,7 @@ class ConfigSource(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ConfigSource:
-        """A newer Kafka may have more of them, and one before 1.1 does not tell."""
+        """UNKNOWN, for sources of newer Kafka versions; brokers before 1.1 send none."""
         return cls.UNKNOWN
 
 
@@ -92,7 +92,7 @@ class ConfigOption:
     dynamic: bool = False
     """Whether it can be altered at run time; otherwise it is read-only."""
     synonyms: tuple[str, ...] = ()
-    """The broker options that give a topic option its value, the strongest first."""
+    """The broker options that set the default of a topic option, the strongest first."""
     aliases: tuple[str, ...] = ()
     """Other names under which the same option is accepted."""
     ignore_case: bool = False
@@ -359,7 +359,7 @@ def options_of(config_class: type[Config]) -> Mapping[str, ConfigOption]:
 
 
 def find_option(config_class: type[Config], name: str) -> ConfigOption:
-    """The option `name`; the ConfigError tells a misspelt name from one that Ottla does not support."""
+    """The option `name`; the ConfigError distinguishes a misspelt name from one that Ottla does not support."""
     options = options_of(config_class)
     if name in options:
         return options[name]

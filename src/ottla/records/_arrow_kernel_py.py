@@ -88,7 +88,7 @@ class _BlobColumn:
 
 
 class ColumnsBuilder:
-    """Collects records as columns; `wanted` says which, and timestamps are `units_per_ms` times theirs."""
+    """Collects records as columns; `wanted` selects them, and timestamps are `units_per_ms` times theirs."""
 
     def __init__(
         self, wanted: int, units_per_ms: int = 1, limit_bytes: int = MOST_COLUMN_BYTES

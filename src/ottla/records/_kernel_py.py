@@ -118,7 +118,7 @@ def _parse(data: Buffer, position: int, end: int) -> _Fields:
 
 
 def _longer_varint(data: Buffer, position: int, first: int, bits: int) -> tuple[int, int]:
-    """A varint, not yet unzigzagged, whose first byte said that there are more."""
+    """A varint, not yet unzigzagged, whose first byte has the continuation bit."""
     result = first & 0x7F
     for shift in range(7, bits, 7):
         byte = data[position]

@@ -23,7 +23,7 @@ SCHEMA: Final = pa.schema(
         ("headers", pa.list_(pa.field("element", _HEADER_TYPE))),
     ]
 )
-"""The columns of Spark's own Kafka source with includeHeaders, with the types that Spark gives them."""
+"""The columns of Spark's own Kafka source with includeHeaders, with Spark's types."""
 
 SCHEMA_WITHOUT_HEADERS: Final = SCHEMA.remove(SCHEMA.get_field_index("headers"))
 

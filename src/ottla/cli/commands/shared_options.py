@@ -117,7 +117,7 @@ SETTING: Final = Value("name=value", name_and_value)
 
 
 def connection() -> list[Option]:
-    """The options that say where the cluster is and how to connect."""
+    """The addresses of the cluster and the options of the client."""
     return section(
         "connection",
         [

@@ -30,7 +30,7 @@ _sizes: Final = attrgetter("serialized_key_size", "serialized_value_size")
 
 
 class _Joining(RebalanceListener):
-    """The time that the group kept the consumer from reading."""
+    """The time in which the consumer could not read because the group rebalanced."""
 
     def __init__(self) -> None:
         self.total_seconds = 0.0

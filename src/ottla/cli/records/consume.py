@@ -332,7 +332,7 @@ class SubscribedReader:
         self._has_joined = True
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        """A rebalance has begun: the partitions until its end do not tell whether all was read."""
+        """A rebalance has begun: until its end, the partitions do not show whether all was read."""
         self._has_joined = False
 
     def end_at(self, ends: Mapping[TopicPartition, int]) -> None:

@@ -68,7 +68,7 @@ def create(arguments: Arguments) -> int:
 
 
 def created_line(topic: CreatedTopic, word: str) -> str:
-    """The line about a created topic; brokers before Kafka 2.4 do not tell its size."""
+    """The line about a created topic; brokers before Kafka 2.4 do not return its size."""
     if topic.num_partitions is None:
         return f"topic {topic.name} {word}"
     count = f"{topic.num_partitions} partition{'s' * (topic.num_partitions != 1)}"

@@ -123,7 +123,7 @@ def _part_of(batch: ProducerBatch, index: int) -> tuple[ProducerBatch, int]:
 
 
 def _refuse_on(loop: object) -> None:
-    """Raise if the caller would block the loop that completes the batch; another loop, of a notebook say, may block."""
+    """Raise if the caller would block the loop that completes the batch; a notebook's own loop may be blocked."""
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:

@@ -308,7 +308,7 @@ class MetadataState:
         return True
 
     def _ask_soon(self) -> None:
-        """Request new topics at once; only the pause after a failure is kept."""
+        """Request new topics at once; only the pause after a failure still applies."""
         self._update_requested = True
         if not self._has_failed:
             self._not_before_ms = 0.0

@@ -1,4 +1,4 @@
-"""Decides what to do when a query fails: restart, or stop and say why. No IO.
+"""Decides how a pipeline goes on when a query fails: restart, or stop with an error. No IO.
 
 An error of one of Spark's Python processes arrives as the text of a traceback, so its class is only in that text.
 """
@@ -147,8 +147,8 @@ def judge(kind: str, text: str) -> Failure:
         for name, reason in lines
         if name in BY_CLASS or name == _SEVERAL
     ]
-    # Of errors of ours that caused each other, the last one says most. A takeover by another instance outweighs all:
-    # its effects look like network failures too.
+    # Of errors of ours that caused each other, the last one is the most precise. A takeover by another instance outweighs
+    # all: its effects look like network failures too.
     for following, reason in known:
         if following is NextStep.LEAVE:
             return Failure(NextStep.LEAVE, reason)

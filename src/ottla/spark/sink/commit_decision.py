@@ -170,7 +170,7 @@ def _continues(
     ]
     if not known or committed.differing or any(start != at for start, _, at in known):
         return False
-    # If start and end are equal, nothing tells whether the micro-batch was committed. A query's first one was not, or
+    # If start and end are equal, it is not known whether the micro-batch was committed. A query's first one was not, or
     # the marker would be its own.
     return plan.batch == 0 or any(start != end for start, end, _ in known)
 

@@ -1,4 +1,4 @@
-"""Where reading starts and ends: what the options may say, and which offsets that means."""
+"""Where reading starts and ends: the values of the options, and the offsets that they stand for."""
 
 from __future__ import annotations
 

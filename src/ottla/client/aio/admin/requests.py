@@ -33,7 +33,7 @@ from ottla.errors import (
 )
 from ottla.wire.declare import info_of
 
-# How much later than a request this module times out: the request's own error says more.
+# How much later than a request this module times out: the request's own error is more precise.
 _GRACE_MS = 50
 
 # A TopicPartition or a plain tuple; for type checkers the keys of a Mapping have to be of one type.
@@ -352,7 +352,7 @@ def _merge(
     for key, error in (part.to_retry | part.moved).items():
         # A response may name a topic by name and by id.
         if key in waiting and not (waiting[key] and isinstance(error, TimedOutError)):
-            # The last error of a broker says more than the timeout.
+            # The last error of a broker is more precise than the timeout.
             waiting[key] = error
     for key in part.moved:
         located.pop(key, None)

@@ -24,7 +24,7 @@ async def ask_versions(connection: Connection) -> ApiVersionsResponse:
     )
     response = await _ask(connection, request, version)
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        # Brokers before Kafka 2.4 do not say which versions of ApiVersions they know.
+        # Brokers before Kafka 2.4 do not list the versions of ApiVersions that they support.
         spoken = _ranges(response).get(info_of(ApiVersionsRequest).api_key, VersionRange(0, 0))
         response = await _ask(connection, request, max(0, min(spoken.max_version, version - 1)))
     return _learn(connection, response)

@@ -1,4 +1,4 @@
-"""One connection to a broker: sends frames, and gives each request its answer, in order."""
+"""One connection to a broker: sends frames, and matches answers to requests, in order."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Held(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Sends requests in the order of the calls and gives each its answer.
+    """Sends requests in the order of the calls, and completes each with its answer.
 
     An answer owns the bytes that it refers to. When the connection breaks, or a request is not answered in time, all
     requests in flight fail, and nothing more can be sent.

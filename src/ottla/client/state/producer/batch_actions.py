@@ -150,7 +150,7 @@ def _retry_for(code: ErrorCode, batch: BatchState) -> BatchAction:
     kind, sequence = batch.kind, batch.sequence
     if kind is not ProducerKind.PLAIN:
         if code is ErrorCode.UNKNOWN_PRODUCER_ID:
-            # Without the log start nothing can be said, and a renumbered batch gets this error for its former sequence.
+            # Without the log start nothing is known, and a renumbered batch gets this error for its former sequence.
             if sequence.log_start is LogStart.UNKNOWN or sequence.was_renumbered:
                 return BatchAction.RETRY
             if kind is ProducerKind.IDEMPOTENT:

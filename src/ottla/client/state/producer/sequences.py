@@ -211,7 +211,7 @@ class Sequences:
             state.close_gap(batch)
 
     def gave_up(self, batch: ProducerBatch) -> None:
-        """A batch was given up that may have been written: the answers to its successors will tell."""
+        """A batch was given up that may have been written: the answers to its successors show whether it was."""
         self._remove(batch)
         if not batch.has_sequence:
             return

@@ -341,7 +341,7 @@ class Transactions:
             self._move(ProducerPhase.FAILED, "a failure")
 
     def die(self, error: BaseException) -> None:
-        """The producer has failed for good; the first error is kept."""
+        """The producer has failed for good; later errors do not replace the first one."""
         with self._lock:
             if self.state is ProducerPhase.DEAD:
                 return
