@@ -6,7 +6,6 @@ from ottla.client.admin_model.cluster import (
     FeatureMetadata,
     LogDirDescription,
     ReplicaInfo,
-    VersionRange,
 )
 from ottla.client.admin_model.configs import (
     AlterConfig,
@@ -15,7 +14,6 @@ from ottla.client.admin_model.configs import (
     ConfigResource,
     ConfigSynonym,
     ConfigType,
-    ResourceType,
 )
 from ottla.client.admin_model.groups import (
     GroupDescription,
@@ -44,7 +42,8 @@ from ottla.client.admin_model.transactions import (
     TransactionListing,
     TransactionState,
 )
-from ottla.config.options import ConfigSource
+from ottla.client.model import VersionRange
+from ottla.config.options import ConfigSource, ResourceType
 
 __all__ = [
     "AbortTransactionSpec",

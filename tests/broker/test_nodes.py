@@ -449,7 +449,7 @@ def test_ids_and_ports_follow_the_first(start: Starter) -> None:
 def test_advertised_ports_follow_the_first(start: Starter) -> None:
     broker = start(nodes=3, advertise="broker.example:5000")
     assert broker.bootstrap_servers == ",".join(f"broker.example:{5000 + n}" for n in range(3))
-    endpoint = on_loop(broker, lambda running: running.endpoints[1])
+    endpoint = on_loop(broker, lambda running: running.servers[2].endpoint)
     with RawConnection(str(endpoint)) as connection:
         answer = connection.call(
             DescribeClusterRequest(include_cluster_authorized_operations=False),

@@ -76,7 +76,7 @@ def test_brokers_that_go_and_come_are_told_once(capsys: pytest.CaptureFixture[st
     for _ in range(7):
         reach.look()
     assert capsys.readouterr().err.splitlines() == [
-        "ottla: no broker answers any more: waiting for one to come back",
+        "ottla: no broker answers any more; waiting for one",
         "ottla: a broker answers again",
     ]
 
@@ -327,7 +327,7 @@ def test_internal_topics_are_decoded(topic: str, cli_broker: Broker, ottla: Ottl
         (["^no-such-.*"], 1, "no topic matches ^no-such-.*"),
         (["{topic}", "-p", "7"], 1, "has no partition 7: it has 2"),
         (["{topic}", "--group", "g", "--partition", "0"], 2, "leave out --partition or --group"),
-        (["{topic}", "-f", "%q"], 2, "%q means nothing"),
+        (["{topic}", "-f", "%q"], 2, "%q is not a placeholder"),
         (["{topic}", "-g", "g", "-X", "group.id=h"], 2, "sets group.id=g itself: use --group"),
         (["{topic}", "-X", "auto.offset.reset=latest"], 2, "use --from-beginning or --offset"),
         (["{topic}", "-X", "value.deserializer=string"], 2, "use --value-deserializer"),

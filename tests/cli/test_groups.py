@@ -197,7 +197,7 @@ def test_no_group_is_reset_if_one_cannot_be(
     assert offsets_of(groups_inside("describe", group))["0"][0] == "1"
     done = groups_inside(*reset, "--to-offset", "2", "--execute", "--export")
     assert done.out == f"{group},{topic},0,2\n{new},{topic},0,2\n"
-    assert done.err == f"group '{new}' does not exist yet: committing offsets makes it\n"
+    assert done.err == f"group '{new}' does not exist yet: committing offsets creates it\n"
 
 
 def test_lag_does_not_count_markers(
@@ -275,7 +275,7 @@ def test_mistakes_are_said_in_one_line(groups_inside: Groups, topic: str) -> Non
         (["reset-offsets", "g", *reset, "--export", "-o", "json"], 2, "leave out -o json"),
         (["reset-offsets", "typo", *reset, "--execute"], 1, "'typo' does not exist: `ottla groups"),
         (["delete-offsets", "--group", "g", "--topic", f"{topic}:0"], 1, f"nothing for {topic}-0"),
-        (["delete-offsets", "--topic", topic], 2, "which group?"),
+        (["delete-offsets", "--topic", topic], 2, "no group is given"),
     ):
         done = groups_inside(*arguments)
         assert (done.code, done.out) == (code, ""), done

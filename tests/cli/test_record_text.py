@@ -68,7 +68,7 @@ def test_what_is_absent_is_the_null_marker_and_minus_one() -> None:
 
 
 def test_a_token_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(UsageError, match="%q means nothing"):
+    with pytest.raises(UsageError, match="%q is not a placeholder"):
         template_formatter("%q", b"")
 
 
@@ -109,7 +109,7 @@ def test_lines_of_json_survive_the_round_trip(
         (b'{"value": {"base64": "%"}}', "not base64"),
         (b'{"value": "x", "partition": "1"}', "whole number"),
         (b'{"value": "x", "headers": ["a"]}', "headers are"),
-        (b'{"value": "x", "aborted": true}', "consumers do not get"),
+        (b'{"value": "x", "aborted": true}', "consumers do not see"),
     ],
 )
 def test_lines_that_are_no_records_are_refused(line: bytes, why: str) -> None:

@@ -135,13 +135,13 @@ def test_a_hanging_transaction_is_found_and_aborted(
     assert (row["ProducerId"], row["Duration(min)"]) == (str(producer_id), "0")
     young = inside("transactions", "find-hanging", "--topic", topic, "--broker-id", "1")
     assert (young.code, young.out) == (0, "")
-    assert "no transaction hangs" in young.err
+    assert "no hanging transactions" in young.err
 
     # Everywhere, as in the topic of committed offsets.
     topics = admin.describe_topics(list(admin.list_topics(list_internal=True))).values()
     assert any(each.is_internal for each in topics)
     count = sum(len(each.partitions) for each in topics)
-    assert f"looked at: {count}\n" in inside("transactions", "find-hanging").err
+    assert f"checked partitions: {count}\n" in inside("transactions", "find-hanging").err
 
     wrong = inside("transactions", "abort", topic, "0", "--start-offset", "0")
     assert wrong.code == 1

@@ -25,7 +25,7 @@ from ottla.core.fetch import (
     must_wait,
 )
 from ottla.core.fetch_session import FetchTarget
-from ottla.core.leader_epochs import EpochEnd
+from ottla.core.leader_epochs import EpochEnd, EpochStart
 from ottla.core.outcomes import Refused
 from ottla.core.partition import READ_COMMITTED, READ_UNCOMMITTED, Bounds, Partition
 from ottla.core.producer_state import ProducerStates
@@ -38,15 +38,10 @@ OUT_OF_RANGE = Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
 ROOM = 10_000
 
 
-class Epoch(NamedTuple):
-    epoch: int
-    start_offset: int
-
-
 class History(NamedTuple):
     """Epoch 1 from offset 0 on, 3 from 20 on, 5 from 40 on."""
 
-    epochs: Sequence[Epoch] = (Epoch(1, 0), Epoch(3, 20), Epoch(5, 40))
+    epochs: Sequence[EpochStart] = (EpochStart(1, 0), EpochStart(3, 20), EpochStart(5, 40))
 
 
 def partition(start_offset: int = 10, high_watermark: int = 50, end_offset: int = 60) -> Partition:

@@ -1,20 +1,12 @@
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.core.leader_epochs import UNDEFINED, EpochEnd, end_of_epoch, epoch_at
+from ottla.core.leader_epochs import UNDEFINED, EpochEnd, EpochStart, end_of_epoch, epoch_at
 
-
-class Start(NamedTuple):
-    epoch: int
-    start_offset: int
-
-
-EPOCHS = [Start(2, 0), Start(4, 10), Start(7, 30)]
+EPOCHS = [EpochStart(2, 0), EpochStart(4, 10), EpochStart(7, 30)]
 CURRENT, END = 9, 50
 
 
@@ -53,7 +45,7 @@ def test_answers_are_those_of_kafkas_epoch_cache(
     """LeaderEpochFileCache.endOffsetFor, where the leader's own epoch is always in the cache."""
     epochs, offset = [], 0
     for epoch, size in sorted(made):
-        epochs.append(Start(epoch, offset))
+        epochs.append(EpochStart(epoch, offset))
         offset += size + 1
     end_offset = offset + more
     current = (epochs[-1].epoch if epochs else 0) + ahead
@@ -80,5 +72,5 @@ def test_a_record_has_the_epoch_under_which_it_was_written(offset: int, epoch: i
 
 
 def test_offsets_before_every_epoch_have_none() -> None:
-    assert epoch_at([Start(3, 5)], 4) == -1
+    assert epoch_at([EpochStart(3, 5)], 4) == -1
     assert epoch_at([], 0) == -1

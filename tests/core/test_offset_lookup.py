@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.core.leader_epochs import EpochStart
 from ottla.core.offset_lookup import (
     NOT_FOUND,
     SEARCHED_AT_ONCE_BYTES,
@@ -107,13 +108,8 @@ def test_no_record_is_found_in_a_damaged_batch(codec: Codec) -> None:
 # Positions.
 
 
-class Epoch(NamedTuple):
-    epoch: int
-    start_offset: int
-
-
 class History(NamedTuple):
-    epochs: Sequence[Epoch] = ()
+    epochs: Sequence[EpochStart] = ()
 
 
 FIRST_VERSIONS = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
@@ -154,7 +150,7 @@ def partition() -> Partition:
 def test_positions_are_known_and_timestamps_are_searched(
     timestamp: int, isolation_level: int, found: object
 ) -> None:
-    history = History((Epoch(3, 0), Epoch(5, 20)))
+    history = History((EpochStart(3, 0), EpochStart(5, 20)))
     decision = decide_lookup(partition(), history, timestamp, isolation_level)
     assert decision == found
     assert type(decision) is type(found)

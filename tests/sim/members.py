@@ -13,9 +13,9 @@ from tests.sim.world import World
 
 from ottla.core.assignors.model import (
     Assignment,
+    PartitionInfo,
     RebalanceProtocol,
     Subscription,
-    partitions_without_racks,
 )
 from ottla.core.assignors.protocol import (
     decode_assignment,
@@ -222,7 +222,7 @@ class Member(GroupClient):
         )
         self._assigned_counts = dict(self.world.partition_counts)
         cluster = {
-            topic: partitions_without_racks(count)
+            topic: [PartitionInfo(partition) for partition in range(count)]
             for topic, count in self.world.partition_counts.items()
         }
         assigned = self._assignors[answer.protocol_name].assign(cluster, subscriptions)

@@ -140,7 +140,7 @@ class Driver:
         digest = hashlib.sha256(text.encode()).hexdigest()
         ranges = [SourceRange(self.cluster, start, end)]
         planned = PlannedOffsets(number, digest, ranges)
-        commit_plan = CommitPlan(self.query, number, current=planned)
+        commit_plan = CommitPlan(self.query, number, offsets_at_commit=planned)
         outcome = self.committer.commit(commit_plan, DriverSender(records))
         print(number, outcome.name, flush=True)
 

@@ -35,7 +35,7 @@ def plan_of(
     number: int, start: dict[TopicPartition, int] = START, end: dict[TopicPartition, int] = END
 ) -> CommitPlan:
     planned = PlannedOffsets(number, "p", [SourceRange("c", start, end)])
-    return CommitPlan("mine", number, current=planned)
+    return CommitPlan("mine", number, offsets_at_commit=planned)
 
 
 def place(
@@ -141,15 +141,15 @@ def planned(number: int, digest: str) -> PlannedOffsets:
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "origin", "digest"),
+    ("at_planning", "at_commit", "origin", "digest"),
     [
-        # The plan of then is of this micro-batch: it counts, and the plan of now has to be the same.
+        # The task plan is of this micro-batch: the checkpoint at the commit has to be the same.
         (planned(7, "p"), PlannedOffsets(7, "p"), PlanOrigin.TASK_PLANNING, "p"),
         (planned(7, "p"), None, PlanOrigin.TASK_PLANNING_ONLY, "p"),
         (planned(7, "p"), PlannedOffsets(7, "q"), PlanOrigin.REPLACED, "p"),
         # Another instance has planned on.
         (planned(8, "p"), None, PlanOrigin.REPLACED, None),
-        # The tasks were planned without it, or a listing did not have it yet: only the plan of now counts.
+        # The tasks were planned without it, or a listing did not have it yet: only the checkpoint at the commit counts.
         (None, planned(7, "q"), PlanOrigin.COMMIT, "q"),
         (planned(6, "p"), planned(7, "q"), PlanOrigin.COMMIT, "q"),
         (None, None, PlanOrigin.NOT_READ, None),
@@ -157,9 +157,12 @@ def planned(number: int, digest: str) -> PlannedOffsets:
     ],
 )
 def test_where_the_offsets_of_a_commit_come_from(
-    then: PlannedOffsets | None, now: PlannedOffsets | None, origin: PlanOrigin, digest: str | None
+    at_planning: PlannedOffsets | None,
+    at_commit: PlannedOffsets | None,
+    origin: PlanOrigin,
+    digest: str | None,
 ) -> None:
-    plan = CommitPlan("mine", 7, TaskPlan({}, then), now, "ckpt")
+    plan = CommitPlan("mine", 7, TaskPlan({}, at_planning), at_commit, "ckpt")
     assert plan.origin is origin
     assert plan.marker == Marker("mine", 7, digest)
     assert bool(plan.sources) is (digest is not None)

@@ -67,7 +67,7 @@ def batch_of(
     records = [Record(at, 1_790_000_000_000, None, each) for at, each in enumerate(values)]
     made = [EncodedRecords(target.marker_topic, 0, build_batch(records))] if records else []
     planned = PlannedOffsets(number, "p", sources)
-    return CommitPlan(query, number, current=planned), DriverSender(made)
+    return CommitPlan(query, number, offsets_at_commit=planned), DriverSender(made)
 
 
 def epoch_of(target: Target, admin: ottla.Admin) -> int:

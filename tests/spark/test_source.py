@@ -23,7 +23,7 @@ def test_the_columns_are_those_that_spark_expects(stage: SourceStage) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from ottla.records.arrow import SCHEMA, SCHEMA_WITHOUT_HEADERS
-    from ottla.spark.source.readers import source_schema
+    from ottla.spark.source.source_tasks import source_schema
 
     for headers, ours in (("true", SCHEMA), ("false", SCHEMA_WITHOUT_HEADERS)):
         schema = source_schema({"includeheaders": headers})
@@ -265,9 +265,9 @@ def test_a_query_that_ends_reads_what_was_there_when_it_began(stage: SourceStage
 def test_partitions_and_topics_that_come_later_are_read_from_their_begin(
     stage: SourceStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ottla.spark.source import readers as source
+    from ottla.spark.source import stream_reader
 
-    monkeypatch.setattr(source, "DISCOVERY_SECONDS", 0.0)
+    monkeypatch.setattr(stream_reader, "DISCOVERY_SECONDS", 0.0)
     stage.create(1)
     stage.fill(2)
     reader = stage.stream(subscribePattern=f"{stage.topic}.*")

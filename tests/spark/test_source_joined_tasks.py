@@ -20,7 +20,7 @@ from ottla.records.arrow import SCHEMA
 from ottla.spark import cluster_queries
 from ottla.spark.source import range_reader as reading
 from ottla.spark.source.offset_ranges import OffsetRange
-from ottla.spark.source.readers import RangePartition
+from ottla.spark.source.source_tasks import RangePartition
 from ottla.spark.source.stream_offsets import DataLossError
 
 ONE_TASK = {"minRecordsPerPartition": 1000}

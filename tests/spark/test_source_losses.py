@@ -15,7 +15,7 @@ from ottla.client.existing_topics import existing
 from ottla.errors import ConfigError
 from ottla.spark import cluster_queries
 from ottla.spark.source import cluster as source_cluster
-from ottla.spark.source import readers as source
+from ottla.spark.source import stream_reader
 from ottla.spark.source.stream_offsets import DataLossError
 
 
@@ -43,7 +43,7 @@ def test_records_that_were_deleted_fail_the_query_or_are_skipped(stage: SourceSt
 def test_a_topic_that_is_gone_fails_the_query_or_is_left_out(
     stage: SourceStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "DISCOVERY_SECONDS", 0.0)
+    monkeypatch.setattr(stream_reader, "DISCOVERY_SECONDS", 0.0)
     other = f"{stage.topic}-other"
     stage.create(1)
     stage.create(1, other)
@@ -64,7 +64,7 @@ def test_a_topic_that_is_gone_fails_the_query_or_is_left_out(
 def test_a_checkpoint_of_another_source_is_not_called_a_loss(
     stage: SourceStage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(source, "DISCOVERY_SECONDS", 0.0)
+    monkeypatch.setattr(stream_reader, "DISCOVERY_SECONDS", 0.0)
     former = f"{stage.topic}-former"
     stage.create(1)
     stage.create(1, former)
@@ -90,7 +90,7 @@ def test_a_checkpoint_of_another_source_is_not_called_a_loss(
 def test_a_topic_that_was_made_again_is_not_mistaken_for_the_former(
     stage: SourceStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "DISCOVERY_SECONDS", 0.0)
+    monkeypatch.setattr(stream_reader, "DISCOVERY_SECONDS", 0.0)
     stage.create(1)
     stage.fill(2)
     strict, patient = stage.stream(), stage.stream(failOnDataLoss="false")
@@ -197,7 +197,7 @@ def test_a_topic_that_the_first_answer_lacks_may_be_subscribed_to(
 def test_a_topic_that_comes_back_is_read_on(
     stage: SourceStage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(source, "DISCOVERY_SECONDS", 0.0)
+    monkeypatch.setattr(stream_reader, "DISCOVERY_SECONDS", 0.0)
     other = f"{stage.topic}-other"
     stage.create(1)
     stage.create(1, other)

@@ -13,7 +13,7 @@ from ottla.broker.options import NodeOptions
 from ottla.broker.requests.divisions import Division, Repeated
 from ottla.broker.topics import config_changes
 from ottla.config.broker import BrokerConfig
-from ottla.config.options import OptionType, find_option, value_text
+from ottla.config.options import OptionType, ResourceType, find_option, value_text
 from ottla.config.topic import TopicConfig
 from ottla.core.catalog import Topic
 from ottla.core.outcomes import Refused
@@ -27,13 +27,6 @@ logger = EventLog(__name__)
 Change = Callable[[Mapping[str, str]], dict[str, str] | Refused]
 
 
-class ResourceType(IntEnum):
-    """The resources that have options, numbered as in Kafka."""
-
-    TOPIC = 2
-    BROKER = 4
-
-
 # How a request to alter many resources is divided.
 RESOURCES: Final = Division(
     "resources",
@@ -42,8 +35,12 @@ RESOURCES: Final = Division(
     repeated=Repeated(("resource_type", "resource_name"), most=2),
 )
 
-# Kafka has more kinds of resources.
-_WITHOUT_CONFIGS: Final = {8: "loggers", 16: "client metrics", 32: "groups"}
+# Resources that have configs in Kafka only.
+_WITHOUT_CONFIGS: Final[Mapping[int, str]] = {
+    ResourceType.BROKER_LOGGER: "loggers",
+    ResourceType.CLIENT_METRICS: "client metrics",
+    ResourceType.GROUP: "groups",
+}
 
 
 def check_broker_name(node: Node, name: str) -> Refused | None:

@@ -135,11 +135,6 @@ class RunningBroker:
         return self.server.endpoint
 
     @property
-    def endpoints(self) -> list[Endpoint]:
-        """Where clients connect to each live node."""
-        return [self.servers[node_id].endpoint for node_id in sorted(self.servers)]
-
-    @property
     def metrics_endpoint(self) -> Endpoint | None:
         """Where Prometheus finds the metrics."""
         return None if self._metrics is None else self._metrics.endpoint

@@ -50,7 +50,7 @@ _ADVICE: Final = {
 
 
 _SASL: Final = "SaslHandshake"
-# Parts of the context that are not printed: the text or the command says the same.
+# Parts of the context that are not printed, because the text or the command has them.
 _HIDDEN_CONTEXT: Final = frozenset({"api", "accepted"})
 
 

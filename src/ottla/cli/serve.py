@@ -37,7 +37,7 @@ _LISTEN_ADVICE: Final = {
 
 
 def serve(arguments: Arguments) -> int:
-    """Run until told to stop; returns 0 after a clean stop."""
+    """Run until a signal; returns 0 after a clean stop."""
     file = None if arguments.config is None else ServerFile(Path(arguments.config))
     settings = settings_of(arguments, file)
     level = arguments.log_level or ("debug" if arguments.verbose else "info")
@@ -129,7 +129,7 @@ async def _start(settings: BrokerSettings) -> RunningBroker:
         advice = _LISTEN_ADVICE.get(error.errno or 0, "")
         raise CommandError(str(error), advice.format(flag=flag)) from error
     except InUseError as error:
-        raise CommandError(str(error), "stop it, or say another folder with --data DIR") from error
+        raise CommandError(str(error), "stop it, or give another folder with --data DIR") from error
     topics = broker.cluster.catalog.topics.values()
     logger.info(
         "broker_started",

@@ -24,7 +24,7 @@ def existing(admin: Admin, names: Iterable[str]) -> Mapping[str, TopicDescriptio
     except PartialFailureError as error:
         refused = [each for each in error.errors.values() if each.code not in _ABSENT]
         if refused:
-            # An error that a retry does not cure says more than one that may be temporary.
+            # An error that is not retriable is more useful than one that may be temporary.
             raise next(
                 (e for e in refused if not isinstance(e, RetriableError)), refused[0]
             ) from error

@@ -30,6 +30,13 @@ NO_TIMESTAMP = -1
 NO_OFFSET = -1
 
 
+class VersionRange(NamedTuple):
+    """The versions of an API or of a feature that a broker supports, both ends included."""
+
+    min_version: int
+    max_version: int
+
+
 class Node(NamedTuple):
     """A broker and where to reach it."""
 

@@ -443,7 +443,7 @@ class BrokerConfig(Config):
 
 
 class Inherited(NamedTuple):
-    """The broker option that gives a topic option its value, and that value."""
+    """The broker option that sets the default of a topic option, and its value."""
 
     name: str
     value: Value

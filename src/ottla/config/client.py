@@ -34,7 +34,7 @@ _CLIENTS = {
 
 @dataclass(frozen=True)
 class ClientConfig(SecurityConfig):
-    """What every client needs to find brokers and to talk to them.
+    """The options that every client has, to find brokers and to connect to them.
 
     A default that conflicts with a given option is replaced: the fields have the effective values,
     `given` names the options that were given, and `notes` tell why a default was replaced.
@@ -56,7 +56,7 @@ class ClientConfig(SecurityConfig):
         OptionType.STRING,
         "use_all_dns_ips",
         choices=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
-        doc="What the client does with a host name that has several addresses: try them in turn, "
+        doc="How the client uses a host name that has several addresses: try them in turn, "
         "or replace each bootstrap server by the canonical host names of its addresses.",
     )
     client_id: str = option(
@@ -97,7 +97,7 @@ class ClientConfig(SecurityConfig):
         "rebootstrap",
         choices=("rebootstrap", "none"),
         ignore_case=True,
-        doc="What happens when no known broker can be reached: rebootstrap starts again from "
+        doc="How the client goes on when it can reach no known broker: rebootstrap starts again from "
         "bootstrap.servers (KIP-899), none keeps trying the known brokers.",
         importance=Importance.LOW,
     )

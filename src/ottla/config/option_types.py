@@ -187,8 +187,8 @@ class ClientOptions(TypedDict, total=False):
     """Brokers for the first connection, as HOST:PORT; the client learns the others from them."""
 
     client_dns_lookup: ClientDnsLookupWord | None
-    """What the client does with a host name that has several addresses: try them in turn, or
-    replace each bootstrap server by the canonical host names of its addresses.
+    """How the client uses a host name that has several addresses: try them in turn, or replace each
+    bootstrap server by the canonical host names of its addresses.
     """
 
     client_id: str | None
@@ -209,7 +209,7 @@ class ClientOptions(TypedDict, total=False):
     """
 
     metadata_recovery_strategy: MetadataRecoveryStrategyWord | None
-    """What happens when no known broker can be reached: rebootstrap starts again from
+    """How the client goes on when it can reach no known broker: rebootstrap starts again from
     bootstrap.servers (KIP-899), none keeps trying the known brokers.
     """
 

@@ -32,6 +32,16 @@ class OptionType(IntEnum):
     PASSWORD = 9
 
 
+class ResourceType(IntEnum):
+    """A type of resources that have configs, with Kafka's number."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
 class ConfigSource(IntEnum):
     """Where the value of an option comes from, numbered as in DescribeConfigs."""
 
@@ -47,7 +57,7 @@ class ConfigSource(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ConfigSource:
-        """A newer Kafka may have more of them, and one before 1.1 does not tell."""
+        """UNKNOWN, for sources of newer Kafka versions; brokers before 1.1 send none."""
         return cls.UNKNOWN
 
 
@@ -82,7 +92,7 @@ class ConfigOption:
     dynamic: bool = False
     """Whether it can be altered at run time; otherwise it is read-only."""
     synonyms: tuple[str, ...] = ()
-    """The broker options that give a topic option its value, the strongest first."""
+    """The broker options that set the default of a topic option, the strongest first."""
     aliases: tuple[str, ...] = ()
     """Other names under which the same option is accepted."""
     ignore_case: bool = False
@@ -104,7 +114,7 @@ class ConfigOption:
 
     @property
     def documentation(self) -> str:
-        """What the option does, and how Ottla differs from Kafka."""
+        """The effect of the option, and how Ottla differs from Kafka."""
         if self.changes_nothing:
             return f"{self.doc} It has no effect in Ottla: {self.changes_nothing}."
         if self.only_default:
@@ -291,7 +301,7 @@ class Config:
     """The base of config classes: checks all values, and knows which options were given."""
 
     kind: ClassVar[str] = "option"
-    """What messages call an option of this class, such as `topic option`."""
+    """The words for an option of this class in messages, such as `topic option`."""
     unsupported: ClassVar[Mapping[str, str]] = {}
     """Options of Kafka that Ottla lacks, with a hint; `ssl.` stands for all names that start with it."""
 
@@ -349,7 +359,7 @@ def options_of(config_class: type[Config]) -> Mapping[str, ConfigOption]:
 
 
 def find_option(config_class: type[Config], name: str) -> ConfigOption:
-    """The option `name`; the ConfigError tells a misspelt name from one that Ottla does not support."""
+    """The option `name`; the ConfigError distinguishes a misspelt name from one that Ottla does not support."""
     options = options_of(config_class)
     if name in options:
         return options[name]
@@ -368,7 +378,7 @@ def find_option(config_class: type[Config], name: str) -> ConfigOption:
 
 
 def unsupported_hint(config_class: type[Config], name: str) -> str | None:
-    """What to do about an option of Kafka that Ottla lacks; None if `name` is not one of them."""
+    """Advice about an option of Kafka that Ottla lacks; None if `name` is not one of them."""
     for absent, hint in config_class.unsupported.items():
         if name == absent or (absent.endswith(".") and name.startswith(absent)):
             return hint

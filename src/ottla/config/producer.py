@@ -291,7 +291,7 @@ class ProducerConfig(ClientConfig):
         return f"{self.id_prefix}-{self.transactional_id or number}"
 
     def _obstacle_to_idempotence(self) -> str | None:
-        """What has to change before idempotence is possible; None if nothing has to."""
+        """The option that makes idempotence impossible; None if there is none."""
         if self.required_acks != -1:
             return f"acks=all: change acks, which is {self.acks}"
         if self.retries == 0:

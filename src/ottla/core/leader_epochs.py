@@ -9,12 +9,11 @@ UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
 
 
-class EpochStart(Protocol):
-    @property
-    def epoch(self) -> int: ...
+class EpochStart(NamedTuple):
+    """The first offset that was written under a leader epoch."""
 
-    @property
-    def start_offset(self) -> int: ...
+    epoch: int
+    start_offset: int
 
 
 class EpochHistory(Protocol):

@@ -9,6 +9,7 @@ Where they return `Future | None`, None says that the change is durable; a futur
 a StorageError if it is not known to be.
 """
 
+from ottla.core.leader_epochs import EpochStart
 from ottla.ports.catalog import Catalog, JsonValue
 from ottla.ports.compaction import Replacement
 from ottla.ports.engine import LogStore, PartitionLog
@@ -23,7 +24,7 @@ from ottla.ports.errors import (
 )
 from ottla.ports.inspection import LogDir, UnclaimedLog
 from ottla.ports.log import BatchEntry, Buffer, Extent, PartitionRef
-from ottla.ports.lookups import EpochStart, SegmentInfo
+from ottla.ports.lookups import SegmentInfo
 from ottla.ports.snapshots import SaveTime, Snapshot
 
 __all__ = [

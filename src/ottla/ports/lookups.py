@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.core.aborted import AbortedSpan
+from ottla.core.leader_epochs import EpochStart
 from ottla.ports.log import Buffer
 
 
@@ -19,13 +20,6 @@ class SegmentInfo(NamedTuple):
     end_offset: int
     size_bytes: int
     max_timestamp_ms: int
-
-
-class EpochStart(NamedTuple):
-    """The first offset that was written under a leader epoch."""
-
-    epoch: int
-    start_offset: int
 
 
 class Lookups(Protocol):

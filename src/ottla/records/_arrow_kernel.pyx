@@ -231,7 +231,7 @@ cdef tuple taken_blobs(BlobColumn *column, int64_t row_count):
 
 
 cdef class ColumnsBuilder:
-    """Collects records as columns; `wanted` says which, and timestamps are `units_per_ms` times theirs."""
+    """Collects records as columns; `wanted` selects them, and timestamps are `units_per_ms` times theirs."""
 
     cdef Built built
     cdef int64_t limit_bytes

@@ -88,7 +88,7 @@ class _BlobColumn:
 
 
 class ColumnsBuilder:
-    """Collects records as columns; `wanted` says which, and timestamps are `units_per_ms` times theirs."""
+    """Collects records as columns; `wanted` selects them, and timestamps are `units_per_ms` times theirs."""
 
     def __init__(
         self, wanted: int, units_per_ms: int = 1, limit_bytes: int = MOST_COLUMN_BYTES
@@ -264,7 +264,7 @@ class _Bits:
 
 
 def _numbers(values: Buffer, first: int, value_bytes: int, count: int) -> memoryview:
-    """The numbers of so many rows."""
+    """The numbers of `count` rows."""
     if value_bytes not in (4, 8):
         raise ValueError("numbers have 4 or 8 bytes")
     _check_rows(first, count)

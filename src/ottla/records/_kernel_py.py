@@ -118,7 +118,7 @@ def _parse(data: Buffer, position: int, end: int) -> _Fields:
 
 
 def _longer_varint(data: Buffer, position: int, first: int, bits: int) -> tuple[int, int]:
-    """A varint, not yet unzigzagged, whose first byte said that there are more."""
+    """A varint, not yet unzigzagged, whose first byte has the continuation bit."""
     result = first & 0x7F
     for shift in range(7, bits, 7):
         byte = data[position]
@@ -424,7 +424,7 @@ def encode_records(records: Sequence[Record], base_offset: int, base_timestamp: 
     """The records section of a batch, not compressed."""
     _check_int64(base_offset, base_timestamp)
     parts = []
-    # The compiled kernel has to check types; callers who do not get the same errors here.
+    # The compiled kernel has to check types; this one raises the same errors.
     unchecked: Sequence[object] = records
     for index, record in enumerate(unchecked):
         if not isinstance(record, tuple) or len(record) != 5:

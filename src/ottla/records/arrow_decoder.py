@@ -36,7 +36,7 @@ _KERNEL_COLUMNS: Final = {"key": KEY, "value": VALUE, "timestamp": TIMESTAMP, "h
 
 
 class _RowRun(NamedTuple):
-    """What consecutive rows have in common, and how many they are."""
+    """The fields that consecutive rows have in common, and the number of these rows."""
 
     topic: str
     partition: int

@@ -23,9 +23,9 @@ SCHEMA: Final = pa.schema(
         ("headers", pa.list_(pa.field("element", _HEADER_TYPE))),
     ]
 )
-"""The columns of Spark's own Kafka source with includeHeaders, with the types that Spark gives them."""
+"""The columns of Spark's own Kafka source with includeHeaders, with Spark's types."""
 
 SCHEMA_WITHOUT_HEADERS: Final = SCHEMA.remove(SCHEMA.get_field_index("headers"))
 
 UNITS_PER_MS: Final = {"s": -1000, "ms": 1, "us": 1000, "ns": 1_000_000}
-"""Of Arrow's units of time; negative: a unit has so many milliseconds."""
+"""Of Arrow's units of time; negative: the number of milliseconds in a unit."""

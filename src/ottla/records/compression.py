@@ -252,7 +252,7 @@ def _lz4_estimate_bytes(data: Buffer, limit_bytes: int) -> int:
         if word == 0:
             break
         bound_bytes += block_limit_bytes
-        # The highest bit says that the block is stored as it is.
+        # The highest bit is set for a block that is not compressed.
         position += _LZ4_WORD.size + (word & 0x7FFFFFFF) + block_checksum_bytes
     return bound_bytes
 

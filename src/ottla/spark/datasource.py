@@ -29,21 +29,21 @@ class OttlaDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the source. `load()` asks for them first, so wrong options are refused here."""
-        from ottla.spark.source.readers import source_schema
         from ottla.spark.source.source_options import check_for_any_query
+        from ottla.spark.source.source_tasks import source_schema
 
         check_for_any_query(self.given)
         return source_schema(self.given)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read a range of offsets once."""
-        from ottla.spark.source.readers import BatchReader
+        from ottla.spark.source.batch_reader import BatchReader
 
         return BatchReader(self.given, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Read a stream."""
-        from ottla.spark.source.readers import RefusedReader, StreamReader
+        from ottla.spark.source.stream_reader import RefusedReader, StreamReader
 
         try:
             return StreamReader(self.given, schema)

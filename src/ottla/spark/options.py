@@ -63,7 +63,7 @@ def _ending(name: str, parse: Callable[[str], Any], doc: str) -> SparkOption:
 _TIMESTAMP = whole_number(0)
 
 OPTIONS: Final = (
-    # What to read
+    # Topics and offsets
     _reading("assign", text, None, 'Partitions: {"orders":[0,1]}.'),
     _reading("subscribe", text, None, "Topics, separated by commas."),
     _reading(
@@ -87,14 +87,14 @@ OPTIONS: Final = (
         "maxOffsetsPerTrigger", whole_number(1), None, "The maximum of offsets in a micro-batch."
     ),
     _streaming(
-        "minOffsetsPerTrigger", whole_number(1), None, "Wait until there are so many offsets."
+        "minOffsetsPerTrigger", whole_number(1), None, "Wait for at least this number of offsets."
     ),
     _streaming("maxTriggerDelay", duration_ms, 900_000, "How long minOffsetsPerTrigger waits."),
     _reading(
         "minPartitions",
         whole_number(1),
         None,
-        "Split large partitions until there are so many tasks.",
+        "The minimum number of tasks: large partitions are split.",
     ),
     _reading("maxRecordsPerPartition", whole_number(1), None, "The maximum of offsets in a task."),
     # How to read
@@ -122,7 +122,7 @@ OPTIONS: Final = (
     ),
     _reading("groupIdPrefix", text, "spark-kafka-source", "The prefix of the names of consumers."),
     _reading("includeHeaders", flag, False, "Whether there is a column `headers`."),
-    # What to write
+    # Records to write
     SparkOption(
         "topic", WRITES, text, None, "The topic to write to; it overrides the column `topic`."
     ),
@@ -148,7 +148,7 @@ OPTIONS: Final = (
         READS,
         whole_number(1),
         None,
-        "Partitions with fewer offsets to read share tasks of at least so many, and minPartitions splits into no "
+        "Partitions with fewer offsets to read share tasks of at least this number, and minPartitions splits into no "
         "smaller parts. Without it, each partition has a task.",
         of_spark=False,
     ),

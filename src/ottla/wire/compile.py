@@ -121,7 +121,7 @@ def encode_message(value: Any, version: int) -> bytes:
 
 
 def stored_version(buffer: Buffer) -> int:
-    """The int16 at the start of a stored format; in the key of a record it tells the kind of the key."""
+    """The int16 at the start of a stored format; in the key of a record it is the kind of the key."""
     if len(buffer) < _VERSION.size:
         raise MalformedMessageError(f"no version in {len(buffer)} bytes")
     version: int = _VERSION.unpack_from(buffer)[0]

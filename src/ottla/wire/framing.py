@@ -48,7 +48,7 @@ _REQUEST_START = struct.Struct(">hhi")
 
 
 def read_request_header(frame: memoryview, flexible: bool) -> RequestHeader:
-    """Read a request header; `flexible` tells whether the message of this API version is flexible.
+    """Read a request header; `flexible`: whether the message of this API version is flexible.
 
     The client id has an int16 length in flexible headers too, so that a broker can read it before it knows whether it
     supports the version (KIP-511).

@@ -102,8 +102,8 @@ def test_a_coordinator_that_does_not_answer_is_given_up_after_the_session(
             # What the broker sends is not read any more.
             assert stuck._transport is not None
             stuck._transport.pause_reading()
-            member.member._heartbeats._beats._session_timeout_ms = 300
-            member.member._heartbeats._beats.restart_session(time.monotonic() * 1000)
+            member.member._heartbeats._schedule._session_timeout_ms = 300
+            member.member._heartbeats._schedule.restart_session(time.monotonic() * 1000)
             await member.poll_until(lambda: link.is_known and link._connection is not stuck)
             assert stuck.closed is not None
             await member.step()

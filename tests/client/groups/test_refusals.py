@@ -230,9 +230,9 @@ def test_a_heartbeat_that_finds_no_coordinator_costs_no_rebalance(
             await member.join_new(ottla_topic, 1)
             refusals.plan(HeartbeatRequest, heartbeat_refusal(code), times=3)
             await member.poll_until(lambda: refusals.count == 3)
-            beats = member.member._heartbeats._beats
-            sent_ms = beats.last_sent_ms
-            await member.poll_until(lambda: beats.last_sent_ms != sent_ms)
+            heartbeats = member.member._heartbeats
+            answered_ms = heartbeats.last_answered_ms
+            await member.poll_until(lambda: heartbeats.last_answered_ms != answered_ms)
             assert member.told.calls == [("assigned", (0,))]
 
     run(test)

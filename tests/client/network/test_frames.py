@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.network.fake_broker import HEARTBEAT
 
-from ottla.client.aio.network.connection import Connection, VersionRange
+from ottla.client.aio.network.connection import Connection
+from ottla.client.model import VersionRange
 from ottla.errors import KafkaError, RetriableError
 from ottla.model import Endpoint
 from ottla.wire.framing import frame_request, frame_response, request_parts

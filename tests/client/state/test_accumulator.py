@@ -339,7 +339,7 @@ class Life:
         self.now_ms += 501
         self._end(self.accumulator.expired(self.now_ms))
         assert not self.accumulator.incomplete
-        assert not self.accumulator.has_queued()
+        assert not any(queue.batches for queue in queues_of(self.accumulator))
         assert self.accumulator.next_expiry_ms == FOREVER
         assert self.accumulator.memory.available_bytes == self.accumulator.memory.total_bytes
         for futures in self.futures:

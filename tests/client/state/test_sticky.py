@@ -48,35 +48,12 @@ def test_a_partition_is_kept_until_it_got_a_full_batch() -> None:
     known = cluster(1, 1, 1)
     chosen = sticky(in_turn(2, 0))
     assert chosen.current("t", known) == 2
-    chosen.produced_part("t", 600, known)
+    chosen.produced("t", 600, known)
     assert chosen.current("t", known) == 2
     chosen.produced("t", 399, known)
     assert chosen.current("t", known) == 2
     chosen.produced("t", 1, known)
     assert chosen.current("t", known) == 0
-
-
-def test_a_switch_waits_for_the_batch_to_be_full() -> None:
-    known = cluster(1, 1)
-    chosen = sticky(in_turn(0, 1))
-    assert chosen.current("t", known) == 0
-    # A batch of 800 was sent after its linger; now 400 are in the next one.
-    chosen.produced_part("t", 800, known)
-    chosen.produced_part("t", 400, known)
-    assert chosen.current("t", known) == 0
-    # That one is gone too: nothing holds the switch back.
-    assert chosen.switch_if_due("t", known) == 1
-    assert chosen.switch_if_due("t", known) == 1
-
-
-def test_a_switch_waits_for_no_more_than_twice_the_batch_size() -> None:
-    known = cluster(1, 1)
-    chosen = sticky(in_turn(0, 1))
-    chosen.current("t", known)
-    chosen.produced_part("t", 2 * BATCH - 1, known)
-    assert chosen.current("t", known) == 0
-    chosen.produced_part("t", 1, known)
-    assert chosen.current("t", known) == 1
 
 
 def test_without_batching_every_record_may_go_elsewhere() -> None:

@@ -11,7 +11,6 @@ from ottla.core.assignors.model import (
     Cluster,
     PartitionInfo,
     Subscription,
-    partitions_without_racks,
 )
 from ottla.core.assignors.registry import ASSIGNORS
 from ottla.core.assignors.user_data import encode_claim, encode_generation
@@ -27,7 +26,10 @@ def partitions(text: str) -> tuple[TopicPartition, ...]:
 
 
 def cluster(**counts: int) -> dict[str, tuple[PartitionInfo, ...]]:
-    return {topic: partitions_without_racks(count) for topic, count in counts.items()}
+    return {
+        topic: tuple(PartitionInfo(partition) for partition in range(count))
+        for topic, count in counts.items()
+    }
 
 
 def racked(

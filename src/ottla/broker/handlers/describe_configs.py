@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Generator, Hashable
 
 from ottla.broker.config_resources import (
-    ResourceType,
     check_broker_name,
     unknown_resource,
 )
@@ -13,6 +12,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import Reply, RequestContext
 from ottla.config.describe import DescribedOption
+from ottla.config.options import ResourceType
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (

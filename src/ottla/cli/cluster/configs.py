@@ -16,10 +16,9 @@ from ottla.client.admin_model.configs import (
     AlterConfigOperation,
     ConfigEntry,
     ConfigResource,
-    ResourceType,
 )
 from ottla.config import properties
-from ottla.config.options import ConfigSource
+from ottla.config.options import ConfigSource, ResourceType
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def describe(arguments: Arguments) -> int:
             ]
             output.rows(SHAPE, [_for_people(row) for row in rows] if output.is_table else rows)
             if not rows and not errors and output.is_table:
-                say("nothing was set; --all shows the rest too")
+                say("no config is set; --all also shows defaults")
             return print_errors(errors.values())
 
         return repeat(arguments.watch, show)
@@ -89,10 +88,13 @@ def named(arguments: Arguments) -> list[ConfigResource]:
             raise UsageError("--entity-name and --entity-default need --entity-type")
         if not entities:
             raise UsageError(
-                "of what is not said", "give --topic NAME, --broker ID, --group ID or --entity-type"
+                "no resource is given",
+                "give --topic NAME, --broker ID, --group ID or --entity-type",
             )
     elif entities:
-        raise UsageError("--entity-type does not go with --topic, --broker and the like")
+        raise UsageError(
+            "--entity-type cannot be combined with --topic, --broker and similar options"
+        )
     elif arguments.entity_default:
         if arguments.entity_type != "brokers" or arguments.entity_name is not None:
             raise UsageError("--entity-default goes with --entity-type brokers, without a name")
@@ -112,7 +114,7 @@ def _resource(kind: str, name: str) -> ConfigResource:
 def _all_of(admin: Admin, kind: str) -> list[ConfigResource]:
     """All resources of a type, as Kafka's tool lists them."""
     if kind == "client-metrics":
-        raise UsageError("of client-metrics a name is needed", "give --entity-name NAME")
+        raise UsageError("client-metrics cannot be listed", "give --entity-name NAME")
     if kind == "topics":
         names: Iterable[str] = sorted(admin.list_topics(list_internal=True))
     elif kind == "groups":
@@ -161,7 +163,7 @@ def alter(arguments: Arguments) -> int:
     """Set and delete single configs; all others stay as they are."""
     resources = named(arguments)
     if not resources:
-        raise UsageError("which of them is not said", "give --entity-name NAME")
+        raise UsageError("no name is given", "give --entity-name NAME")
     changes = changes_of(arguments)
     with admin_of(arguments) as admin:
         done, errors = change(admin, resources, changes, is_dry=arguments.dry_run)
@@ -236,7 +238,7 @@ def _check_names(names: Sequence[str]) -> None:
         if _KEY.fullmatch(name) is None:
             raise UsageError(f"{name!r} is not the name of a config")
         if names.count(name) > 1:
-            raise UsageError(f"{name} is to be changed in two ways")
+            raise UsageError(f"{name} is given twice")
 
 
 def bracketed(text: str) -> dict[str, str]:
@@ -261,6 +263,6 @@ def _not_set(
             if name not in own:
                 found[resource] = CommandError(
                     f"{name} is not set for {str(resource).replace('_', '-')}",
-                    "`ottla configs describe` shows what is",
+                    "`ottla configs describe` shows which configs are set",
                 )
     return found

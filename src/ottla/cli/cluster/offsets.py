@@ -62,7 +62,9 @@ def spec_of(text: str) -> int:
         return _SPECS[text]
     if text.startswith("-") and text[1:].isdecimal():
         if int(text) not in [*OffsetSpec]:
-            raise UsageError(f"{text} stands for no offset", f"it is one of {', '.join(_SPECS)}")
+            raise UsageError(
+                f"{text} is not an offset to show", f"it is one of {', '.join(_SPECS)}"
+            )
         return int(text)
     # Negative numbers stand for names.
     return max(0, moment_ms(text, current_ms()))
@@ -83,7 +85,9 @@ def _rules(arguments: Arguments) -> list[PartitionRule]:
     """The partitions that are asked for; none means all."""
     if arguments.topic_partitions is not None:
         if arguments.topics or arguments.partitions is not None:
-            raise UsageError("--topic-partitions says it all: leave out topics and --partitions")
+            raise UsageError(
+                "--topic-partitions names topics and partitions: leave out topics and --partitions"
+            )
         return partition_rules(arguments.topic_partitions)
     topics = arguments.topics or [".*"]
     if arguments.partitions is None:

@@ -185,7 +185,7 @@ def features(arguments: Arguments) -> int:
             }
         )
     if not rows and output.is_table:
-        say("the brokers tell of no features")
+        say("the brokers report no features")
     output.rows(FEATURES, rows)
     return DONE
 

@@ -9,7 +9,7 @@ from ottla.cli.commands.options import Argument, Choice, Flag
 from ottla.cli.commands.shared_options import examples
 from ottla.cli.commands.syntax import Command
 
-# What the scripts call: `candidates WORD…`, or with --line the whole line up to the cursor.
+# The scripts call `candidates WORD…`, or with --line the whole line up to the cursor.
 CANDIDATES: Final = "candidates"
 
 COMMAND: Final = Command(

@@ -25,7 +25,7 @@ ENTITY_TYPES: Final = ("topics", "brokers", "broker-loggers", "groups", "client-
 
 
 class _Entity(ValueType):
-    """The name of a thing of one type."""
+    """The name of a resource of one type."""
 
     name = "entity"
 
@@ -60,7 +60,7 @@ _SHORT_FORMS: Final = (
 
 def _entities() -> list[Option]:
     return section(
-        "of what",
+        "resources",
         [
             *(
                 Option(
@@ -87,12 +87,12 @@ def _entities() -> list[Option]:
 
 def _changes() -> list[Option]:
     return section(
-        "what to change",
+        "changes",
         [
             settings("--set settings", "set a config; repeatable"),
             Option(
                 "--delete deleted",
-                "give a config its default back; repeatable",
+                "reset a config to its default; repeatable",
                 metavar="NAME",
                 multiple=True,
             ),
@@ -100,14 +100,14 @@ def _changes() -> list[Option]:
             settings("--subtract subtracted", "remove values from such a config"),
             Option(
                 "--add-config",
-                "several to set; a value with commas in [ ]",
+                "set several configs; a value with commas in [ ]",
                 metavar="NAME=VALUE,…",
                 multiple=True,
             ),
-            Option("--add-config-file", "what to set, as a properties file", type=FILE),
+            Option("--add-config-file", "set the configs of a properties file", type=FILE),
             Option(
                 "--delete-config",
-                "several to give their default back",
+                "reset several configs to their defaults",
                 metavar="NAME,…",
                 multiple=True,
             ),
@@ -120,7 +120,7 @@ _DESCRIBE: Final = Command(
     "show configs, and where their values come from",
     "cluster.configs:describe",
     [
-        Flag("--all", "also what has its default or is from the broker's file"),
+        Flag("--all", "also configs with their default or from the broker's file"),
         form(),
         watch(),
         *_entities(),
@@ -139,7 +139,7 @@ _ALTER: Final = Command(
     "set and delete configs",
     "cluster.configs:alter",
     [
-        dry_run("ask whether it would be accepted, change nothing"),
+        dry_run("check whether the broker would accept the changes; change nothing"),
         *_entities(),
         *_changes(),
         *connection(),

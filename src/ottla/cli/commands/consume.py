@@ -13,14 +13,15 @@ from ottla.cli.commands.shared_options import GROUP, TOPIC, connection, count_fr
 from ottla.cli.commands.syntax import Command
 
 _DESCRIPTION: Final = """\
-Print the records of topics: the value of each on a line, or what -f or -o json say.
+Print the records of topics: each value on a line, or in the format of -f or -o json.
 
 Reading begins at the end and goes on until Ctrl-C, as with Kafka's console consumer; with --exit it begins at the
-start and stops at what was the end when it began. What cannot be a topic's name is a pattern for whole names.
+first record and stops at the end that it found when it started. A word that cannot be a topic's name is a pattern for
+whole names.
 The records of __consumer_offsets and __transaction_state are decoded, unless --raw is given.
 """
 _EPILOG: Final = """\
-FORMAT, as kcat has it: %t topic, %p partition, %o offset, %k key, %s value, %T timestamp in ms, %h headers,
+FORMAT, as in kcat: %t topic, %p partition, %o offset, %k key, %s value, %T timestamp in ms, %h headers,
 %K and %S sizes of key and value (-1: none), %R size of the value as 4 bytes, %% a percent sign; \\n \\t \\xNN.
 
 examples:
@@ -50,7 +51,7 @@ def _start(text: str) -> str | int:
 
 def _range() -> list[Option]:
     return section(
-        "where to begin and to end",
+        "range",
         [
             *exclusive(
                 Flag(
@@ -86,7 +87,7 @@ def _range() -> list[Option]:
                 ),
                 Flag(
                     "-e --exit",
-                    "stop at the end as it is now; begins at the start unless told otherwise",
+                    "stop at the current end; begins at the first record by default",
                     const=True,
                     into="exit",
                 ),
@@ -94,7 +95,7 @@ def _range() -> list[Option]:
             Option("-c --max-messages", "stop after N records", type=count_from(1)),
             Option(
                 "--timeout-ms",
-                "stop when no record came for so long",
+                "stop after MS milliseconds without a record",
                 metavar="MS",
                 type=count_from(1),
             ),
@@ -104,39 +105,44 @@ def _range() -> list[Option]:
 
 def _forms() -> list[Option]:
     return section(
-        "what is printed",
+        "output",
         [
             Option("-f --format", "see below", metavar="FORMAT"),
-            Option("-o --output form", "json: lines", type=Choice("text", "json"), default="text"),
+            Option(
+                "-o --output form",
+                "json: a line of JSON per record",
+                type=Choice("text", "json"),
+                default="text",
+            ),
             Flag("-J", "the same as -o json", const="json", into="form"),
             Option(
                 "-K --key-separator",
-                "print keys too, with this behind them",
+                "also print keys, followed by this text",
                 metavar="TEXT",
                 type=unescaped,
             ),
             Option(
                 "-D --delimiter",
-                r"what follows each record; default: \n",
+                r"text after each record; default: \n",
                 metavar="TEXT",
                 type=unescaped,
             ),
             Option(
                 "--null-marker",
-                "what is printed for an absent key or value; default: null, or nothing with -f",
+                "text for an absent key or value; default: null, or nothing with -f",
                 metavar="TEXT",
                 type=unescaped,
             ),
             *(
                 Option(
                     f"--{what}-deserializer",
-                    f"what the {what} is: bytes, string, int, long, short, float, double, boolean, uuid, json",
+                    f"type of the {what}: bytes, string, int, long, short, float, double, boolean, uuid, json",
                     metavar="NAME",
                 )
                 for what in ("key", "value")
             ),
             Flag("--raw", "do not decode internal topics"),
-            Flag("--show-control", "print also the markers that end transactions"),
+            Flag("--show-control", "also print the markers that end transactions"),
             Flag(
                 "--show-aborted",
                 "print records of aborted transactions marked as such; records of open ones come when they end",
@@ -161,7 +167,7 @@ COMMAND: Final = Command(
         ),
         Option(
             "-g --group",
-            "read as a member of this group: go on where it is, and commit what was printed",
+            "read as a member of this group, from its committed offsets, and commit what was printed",
             type=GROUP,
         ),
         isolation(

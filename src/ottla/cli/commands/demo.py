@@ -16,7 +16,7 @@ COMMAND: Final = Command(
     [
         Argument(
             "what",
-            "what is killed; default: pipeline",
+            "the process to kill; default: pipeline",
             metavar="pipeline|broker",
             type=Choice("pipeline", "broker"),
             default="pipeline",

@@ -14,7 +14,7 @@ _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 
 def unescaped(text: str) -> bytes:
     r"""The bytes of a text, with \n, \r, \t, \0, \\ and \xNN replaced; other escapes stay."""
-    # Arguments may be any bytes: those that are not text are kept as they are.
+    # Arguments may be any bytes: those that are not text stay as they are.
     found = bytearray()
     at = 0
     for match in _ESCAPE.finditer(text):

@@ -20,7 +20,7 @@ from ottla.cli.commands.shared_options import (
 from ottla.cli.commands.syntax import Command, Group
 
 _DESCRIBE_TEXT: Final = """\
-Show committed offsets, ends of logs and lag of groups, and which member reads what.
+Show committed offsets, ends of logs and lag of groups, and which member reads which partition.
 
 LAG is the number of records that a group has yet to read. The next 10,000 records of a partition are counted without
 markers of transactions, which have offsets but which no consumer reads; after those, offsets are counted. With
@@ -41,7 +41,7 @@ def _groups() -> list[Argument | Option]:
 
 
 def _all_groups() -> Option:
-    return Flag("--all-groups", "all of the cluster")
+    return Flag("--all-groups", "all groups of the cluster")
 
 
 def _topic(*, is_required: bool = False) -> Option:
@@ -78,19 +78,21 @@ _DESCRIBE: Final = Command(
         *exclusive(
             Flag(
                 "--offsets",
-                "partitions and how far they are read; this is the default",
+                "committed offsets and lag; this is the default",
                 const="offsets",
                 into="what",
             ),
             Flag(
                 "--members",
-                "who is in the group; with --verbose also which partitions they have",
+                "the members; with --verbose also their partitions",
                 const="members",
                 into="what",
             ),
             Flag("--state", "the groups themselves", const="state", into="what"),
         ),
-        isolation("for whom lag is counted; default: read_uncommitted"),
+        isolation(
+            "isolation level of the consumers whose lag is counted; default: read_uncommitted"
+        ),
         *listing(),
     ],
     description=_DESCRIBE_TEXT,
@@ -114,7 +116,7 @@ _RESET: Final = Command(
         *exclusive(
             Flag("--to-earliest", "the first record"),
             Flag("--to-latest", "behind the last record"),
-            Flag("--to-current", "where it is; the end where it is nowhere"),
+            Flag("--to-current", "the committed offset, or the end without one"),
             Option("--to-offset", "this offset", type=count_from(0)),
             Option("--shift-by", "forward, or back if below 0", metavar="N", type=whole),
             Option(
@@ -124,7 +126,7 @@ _RESET: Final = Command(
             ),
             Option(
                 "--by-duration",
-                "the first record that is not older: 10m, PT1H30M",
+                "the first record of the last DURATION: 10m, PT1H30M",
                 metavar="DURATION",
             ),
             Option(
@@ -133,8 +135,8 @@ _RESET: Final = Command(
             is_required=True,
         ),
         *exclusive(
-            Flag("--execute", "do it"),
-            Flag("--dry-run", "show what would be done; this is the default"),
+            Flag("--execute", "commit the new offsets"),
+            Flag("--dry-run", "only show the new offsets; this is the default"),
         ),
         Flag("--export", "print lines as --from-file reads them, instead of a table"),
         form(),

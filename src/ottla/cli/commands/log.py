@@ -11,7 +11,7 @@ from ottla.cli.commands.syntax import Command, Group
 
 _DESCRIPTION: Final = """\
 Prints what is in the files of a partition, in the words of kafka-dump-log, and checks them: sizes, checksums, the order
-of offsets, and whether the indexes agree with the segments. Damage is told on stderr, and the exit code is 1 then.
+of offsets, and whether the indexes agree with the segments. Damage is reported on stderr, with exit code 1.
 Nothing is changed, and a broker may be running. It reads the folders of Apache Kafka as well.
 
 A folder stands for all files of a partition, or of all partitions of a data folder. With -o json there is one object
@@ -22,7 +22,7 @@ _DUMP: Final = Command(
     "print and check segments, indexes and snapshots",
     "log.dump:dump",
     [
-        Argument("files", "a file, or the folder of a partition or of all", nargs=-1, type=FILE),
+        Argument("files", "a file, a partition's folder, or the data folder", nargs=-1, type=FILE),
         Option(
             "--files more_files",
             "files with commas, as kafka-dump-log takes them",
@@ -56,7 +56,7 @@ _DUMP: Final = Command(
             ),
         ),
         Option(
-            "--max-bytes", "read only so much of each segment", metavar="BYTES", type=count_from(1)
+            "--max-bytes", "read at most BYTES of each segment", metavar="BYTES", type=count_from(1)
         ),
         Flag("--verify-index-only", "check indexes without printing them"),
         Flag("--verify-only", "check everything, with one line for each file"),

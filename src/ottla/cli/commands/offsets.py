@@ -29,7 +29,7 @@ COMMAND: Final = Command(
             default="latest",
         ),
         isolation(
-            "whether the latest is the end of the log, or that of what is committed; "
+            "latest is the end of the log, or with read_committed the last stable offset; "
             "default: read_uncommitted"
         ),
         Flag(

@@ -28,7 +28,7 @@ _CONSUME_TEXT: Final = """\
 Reads records and prints the lines of kafka-consumer-perf-test. Options of the consumer go with -X."""
 _LATENCY_TEXT: Final = """\
 Sends one record after the other, reads each back before it sends the next, and prints what Kafka's EndToEndLatency
-prints. The topic is made if it is not there."""
+prints. Creates the topic if it does not exist."""
 _TRANSACTIONS_TEXT: Final = """\
 Writes transactions, one after the other by each producer, and prints how many were committed per second and how long
 the commits took."""
@@ -68,7 +68,7 @@ def _payloads() -> list[Option]:
         ),
         Option(
             "--payload-delimiter",
-            "what stands between the values of the file, with \\n, \\t, \\xNN; default: \\n",
+            "separator of the values in the file, with \\n, \\t, \\xNN; default: \\n",
             metavar="TEXT",
             type=separator,
         ),
@@ -78,7 +78,7 @@ def _payloads() -> list[Option]:
 def _throughput() -> Option:
     return Option(
         "--throughput",
-        "send at most so many records in a second; default: as many as possible",
+        "limit of records per second; default: no limit",
         metavar="RECORDS",
         type=float,
         default=-1,
@@ -88,7 +88,7 @@ def _throughput() -> Option:
 def _warmup() -> Option:
     return Option(
         "--warmup --warmup-records warmup",
-        "send so many records before what is measured; default: 0",
+        "records to send before the measurement; default: 0",
         type=count_from(0),
         default=0,
     )
@@ -148,17 +148,17 @@ _CONSUME: Final = Command(
             type=count_from(1),
             required=True,
         ),
-        Option("--group", "default: a new one", type=GROUP),
+        Option("--group", "the consumer group; default: a new one", type=GROUP),
         Flag("--from-latest", "begin at the end and not at the beginning"),
         Option(
             "--fetch-size",
-            "how much to fetch of a partition at once; default: 1048576",
+            "bytes to fetch from a partition at once; default: 1048576",
             metavar="BYTES",
             type=count_from(1),
         ),
         Option(
             "--idle",
-            "give up when no record comes for so long; default: 10",
+            "give up after SECONDS without a record; default: 10",
             type=SECONDS,
             default=10.0,
         ),
@@ -210,7 +210,7 @@ _TRANSACTIONS: Final = Command(
         ),
         Option(
             "--transaction-duration-ms",
-            "commit when a transaction is so old, in milliseconds",
+            "commit a transaction after MS milliseconds",
             metavar="MS",
             type=count_from(1),
         ),

@@ -17,11 +17,11 @@ _RUN: Final = Command(
         Argument(
             "program",
             "a Python file or module that makes a Pipeline; with several, FILE:NAME says which variable; "
-            "what follows -- is for the program",
+            "arguments after -- are passed to the program",
             metavar="FILE_OR_MODULE",
             type=FILE,
         ),
-        Option("-b --bootstrap-server", "where the broker is", metavar="HOST:PORT"),
+        Option("-b --bootstrap-server", "the address of a broker", metavar="HOST:PORT"),
         Option(
             "--master", "where Spark runs, as spark://HOST:PORT; default: local[*]", metavar="URL"
         ),

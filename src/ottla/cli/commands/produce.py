@@ -18,13 +18,13 @@ from ottla.cli.commands.shared_options import (
 from ottla.cli.commands.syntax import Command
 
 _DESCRIPTION: Final = """\
-Send records: each line of stdin is the value of one.
+Send records: each line of stdin is the value of a record.
 
 With FILEs each file is one record, or with -l each of their lines. With --format json each line is an object with
-key, value, headers, partition and timestamp, as `ottla consume -o json` writes them; only value has to be there, and
-{"base64": "…"} stands for bytes that are no text.
-With --transactional-id everything is one transaction, which is committed at the end of the input and aborted if
-anything fails, or by Ctrl-C.
+key, value, headers, partition and timestamp, as `ottla consume -o json` writes them; only value is required, and
+{"base64": "…"} stands for bytes that are not UTF-8.
+With --transactional-id all records are sent in one transaction, which is committed at the end of the input, and
+aborted by an error or Ctrl-C.
 """
 _EPILOG: Final = """\
 examples:
@@ -36,59 +36,69 @@ examples:
 
 def _input() -> list[Option]:
     return section(
-        "what is read",
+        "input",
         [
-            Flag("-l --lines", "each line of the FILEs"),
-            Option("--format", "default: text", type=Choice("text", "json"), default="text"),
+            Flag("-l --lines", "each line of the FILEs is a record"),
+            Option(
+                "--format",
+                "format of the input; default: text",
+                type=Choice("text", "json"),
+                default="text",
+            ),
             Option(
                 "-D --delimiter",
-                r"what ends a record; default: \n or \r\n",
+                r"text at the end of each record; default: \n or \r\n",
                 metavar="TEXT",
                 type=separator,
             ),
             Option(
                 "-K --key-separator",
-                "what is between key and value; every line has to have it",
+                "text between key and value, required in every line",
                 metavar="TEXT",
                 type=separator,
             ),
             Option(
                 "--headers-separator",
-                "lines begin with headers, NAME:VALUE,NAME:VALUE, and this",
+                "lines begin with headers, NAME:VALUE,NAME:VALUE, and this text",
                 metavar="TEXT",
                 type=separator,
             ),
             Option(
                 "--null-marker",
-                "a key, value or header that is this text is absent",
+                "a key, value or header with this text is absent",
                 metavar="TEXT",
                 type=unescaped,
             ),
-            Flag("-Z --null-if-empty", "what is empty is absent", const=b"", into="null_marker"),
+            Flag(
+                "-Z --null-if-empty",
+                "an empty key, value or header is absent",
+                const=b"",
+                into="null_marker",
+            ),
         ],
     )
 
 
 def _sending() -> list[Option]:
     return section(
-        "what is sent, and how",
+        "records",
         [
-            Option("-k --key", "the key of all", metavar="KEY", type=unescaped),
+            Option("-k --key", "the key of all records", metavar="KEY", type=unescaped),
             Option(
                 "-p --partition",
-                "where all go; -1: where the key says, whatever JSON says",
+                "the partition of all records; -1: chosen by the key, also if the JSON has one",
                 type=count_from(-1),
             ),
-            settings("-H --header headers", "a header of all; repeatable"),
+            settings("-H --header headers", "a header of all records; repeatable"),
             Option(
                 "-z --compression --compression-codec compression",
                 "none, gzip, snappy, lz4 or zstd; default: none",
                 metavar="CODEC",
             ),
-            Option("--acks", "who has to have them: all, 1 or 0; default: all", metavar="N"),
+            Option("--acks", "required acknowledgements: all, 1 or 0; default: all", metavar="N"),
             Option(
                 "--transactional-id",
-                "send in a transaction, under this name",
+                "send in a transaction with this transactional id",
                 metavar="ID",
                 type=TRANSACTIONAL_ID,
             ),
@@ -111,8 +121,8 @@ COMMAND: Final = Command(
     SUMMARIES["produce"],
     "records.produce:run",
     [
-        Argument("topic", "where they go", required=False, type=TOPIC),
-        Argument("files", "instead of stdin; - is stdin", nargs=-1, type=FILE),
+        Argument("topic", "the topic to send to", required=False, type=TOPIC),
+        Argument("files", "files to read instead of stdin; - is stdin", nargs=-1, type=FILE),
         Option("-t --topic named_topic", "the same, as Kafka's tools have it", type=TOPIC),
         *_input(),
         *_sending(),

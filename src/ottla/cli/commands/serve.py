@@ -46,7 +46,7 @@ COMMAND: Final = Command(
         ),
         Option(
             "--advertise",
-            "what clients are told to connect to; default: the address that they used",
+            "the address that the broker gives to clients; default: the address that they used",
             metavar="HOST:PORT",
         ),
         *exclusive(

@@ -117,7 +117,7 @@ SETTING: Final = Value("name=value", name_and_value)
 
 
 def connection() -> list[Option]:
-    """The options that say where the cluster is and how to connect."""
+    """The addresses of the cluster and the options of the client."""
     return section(
         "connection",
         [
@@ -177,7 +177,7 @@ def watch() -> Option:
     """Repeat a listing."""
     return Option(
         "--watch",
-        "do it again every SECONDS, until Ctrl-C; default: 2",
+        "repeat every SECONDS, until Ctrl-C; default: 2",
         type=SECONDS,
         is_flag=False,
         flag_value="2",
@@ -200,7 +200,7 @@ def settings(flags: str, help: str) -> Option:
     return Option(flags, help, type=SETTING, multiple=True)
 
 
-def dry_run(help_text: str = "say what would happen, and change nothing") -> Option:
+def dry_run(help_text: str = "show what would happen, and change nothing") -> Option:
     """Report what would happen without doing it."""
     return Flag("--dry-run", help_text)
 

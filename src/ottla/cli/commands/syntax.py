@@ -35,7 +35,7 @@ def _show_help(ctx: click.Context, option: click.Parameter, is_given: bool) -> N
 
 
 class _HelpfulCommand(click.Command):
-    """What commands and groups share: the help format, and options that may be abbreviated."""
+    """The base of commands and groups: the help format, and options that may be abbreviated."""
 
     params: list[click.Parameter]
 

@@ -22,7 +22,7 @@ from ottla.cli.commands.syntax import Command, Group
 
 _ONLY_WHAT: Final = {
     "under-replicated-partitions": "only partitions with replicas that are not in sync",
-    "unavailable-partitions": "only partitions without a leader that lives",
+    "unavailable-partitions": "only partitions without a live leader",
     "under-min-isr-partitions": "only partitions with fewer in-sync replicas than min.insync.replicas",
     "at-min-isr-partitions": "only partitions with just as many in-sync replicas as min.insync.replicas",
     "topics-with-overrides": "only topics with configs of their own, without partitions",
@@ -66,7 +66,7 @@ def _exclude_internal() -> Option:
 
 
 def _if_exists() -> Option:
-    return Flag("--if-exists", "no error where there is none")
+    return Flag("--if-exists", "a topic that does not exist is no error")
 
 
 _CREATE: Final = Command(
@@ -81,9 +81,9 @@ _CREATE: Final = Command(
             "how many replicas each partition has; default: the broker's",
             type=count_from(1),
         ),
-        _assignment("which brokers have each partition, instead of the two numbers"),
+        _assignment("the brokers of each partition, instead of the two numbers"),
         _config("a config of the topics; repeatable"),
-        Flag("--if-not-exists", "a topic that is there already is no error"),
+        Flag("--if-not-exists", "a topic that already exists is no error"),
         dry_run(),
         *connection(),
     ],
@@ -131,12 +131,12 @@ _ALTER: Final = Command(
     "topics.changes:alter",
     [
         *topics(f"{PATTERN} (which never chooses an internal topic)"),
-        _partitions("how many there shall be in all"),
-        _assignment("which brokers have each partition; those that are there stay as is"),
+        _partitions("the new number of partitions"),
+        _assignment("the brokers of each partition; existing partitions stay as they are"),
         _config("set a config; repeatable"),
         Option(
             "--delete-config unset",
-            "give a config its default back; repeatable",
+            "reset a config to its default; repeatable",
             metavar="NAME",
             multiple=True,
         ),
@@ -145,8 +145,8 @@ _ALTER: Final = Command(
         *connection(),
     ],
     description="Adds partitions to topics, or changes their configs.\n\n"
-    "With more partitions, keys belong to other partitions than before: records of one key are\n"
-    "in order only before the change and after it.",
+    "With more partitions, keys map to other partitions than before: the records of a key are\n"
+    "in order before the change and after it, but not across it.",
     epilog=examples(
         "ottla topics alter orders --partitions 6",
         "ottla topics alter orders --config retention.ms=86400000",

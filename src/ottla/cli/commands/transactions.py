@@ -164,11 +164,13 @@ _ABORT: Final = Command(
         ),
         Option(
             "--transactional-id",
-            "whose transaction, and producer, to end",
+            "abort the transaction of this transactional id, and fence its producer",
             metavar="ID",
             type=TRANSACTIONAL_ID,
         ),
-        Flag("--force", "on this partition alone, even if a coordinator knows the transaction"),
+        Flag(
+            "--force", "abort on this partition alone, even if a coordinator knows the transaction"
+        ),
         *section(
             "for brokers before Kafka 3.0, all of these",
             [

@@ -125,7 +125,7 @@ class Demo:
                 self._produced = numbers.stop
 
     def _wait(self, admin: Admin, driver: DriverProcess, wanted: int) -> None:
-        """Wait until so many orders are done: the committed offsets of the pipeline's group count them."""
+        """Wait until `wanted` orders are done: the committed offsets of the pipeline's group count them."""
         changed, last = time.monotonic(), -1
         at_start = committed(admin)
         while (done := committed(admin)) < wanted:

@@ -42,12 +42,12 @@ def reset_offsets(arguments: Arguments) -> int:
             say(f"ottla: {_nothing_to_reset(group, group in new)}")
             is_failed |= not arguments.all_groups
         for group in [group for group in new if plans[group]]:
-            say(f"group '{group}' does not exist yet: committing offsets makes it")
+            say(f"group '{group}' does not exist yet: committing offsets creates it")
         show = partial(_show, arguments, len(groups))
         if arguments.execute:
             return FAILED if _execute_all(admin, plans, show) or is_failed else DONE
     show(plans)
-    say("dry run: nothing was changed; --execute does it")
+    say("dry run: nothing was changed; --execute commits the offsets")
     return FAILED if is_failed else DONE
 
 
@@ -58,7 +58,7 @@ def _check_usage(arguments: Arguments) -> None:
                 "--from-file names the partitions itself", "leave out --topic and --all-topics"
             )
     elif not (arguments.topics or arguments.all_topics):
-        raise UsageError("nothing says which partitions", "give --topic TOPIC or --all-topics")
+        raise UsageError("no partitions are given", "give --topic TOPIC or --all-topics")
     if arguments.export and arguments.form != "table":
         raise UsageError("--export prints lines of its own form", f"leave out -o {arguments.form}")
 
@@ -255,7 +255,9 @@ def delete_offsets(arguments: Arguments) -> int:
     """Delete committed offsets of a group."""
     (group, *others) = [*arguments.groups, *arguments.more_groups] or [None]
     if group is None or others:
-        raise UsageError("which group?" if group is None else "more than one group", "name one")
+        raise UsageError(
+            "no group is given" if group is None else "more than one group", "name one"
+        )
     with admin_of(arguments) as admin:
         wanted = partitions_named(admin, arguments.topics)
         # Brokers report success for offsets that do not exist.

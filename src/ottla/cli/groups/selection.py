@@ -21,7 +21,9 @@ def groups_of(admin: Admin, arguments: Arguments) -> list[str]:
     named = list(dict.fromkeys([*arguments.groups, *arguments.more_groups]))
     if arguments.all_groups:
         if named:
-            raise UsageError("--all-groups means all", "leave out the names, or --all-groups")
+            raise UsageError(
+                "--all-groups and names of groups are given", "leave out the names, or --all-groups"
+            )
         return sorted(admin.list_consumer_groups())
     if not named:
         raise UsageError("no group is given", "name one, or give --all-groups")

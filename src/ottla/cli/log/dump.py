@@ -75,7 +75,7 @@ def dump(arguments: Arguments) -> int:
 
 
 def kind_of(path: str) -> str | None:
-    """The suffix of a file, or its name if that tells its kind; None for other files."""
+    """The suffix of a file, or its name for files of fixed names; None for other files."""
     name = os.path.basename(path)
     if name in _NAMED:
         return name
@@ -125,7 +125,7 @@ def _in_order(paths: Iterable[str]) -> list[str]:
 
 
 class _Segment(NamedTuple):
-    """What is kept of a segment to compare it with the next."""
+    """The end of a segment, to compare it with the next one."""
 
     base_offset: int
     end_offset: int

@@ -30,7 +30,7 @@ _sizes: Final = attrgetter("serialized_key_size", "serialized_value_size")
 
 
 class _Joining(RebalanceListener):
-    """The time that the group kept the consumer from reading."""
+    """The time in which the consumer could not read because the group rebalanced."""
 
     def __init__(self) -> None:
         self.total_seconds = 0.0
@@ -47,7 +47,7 @@ class _Joining(RebalanceListener):
 
 
 class _Period:
-    """What was read in a period of time."""
+    """The records that were read in a period of time."""
 
     def __init__(self, joined_seconds: float = 0.0) -> None:
         self.began_ms = time.time() * 1000

@@ -149,7 +149,9 @@ def topic_of(arguments: Arguments) -> str:
     """The only topic that was given."""
     names = [*arguments.topics, *([] if arguments.topic is None else [arguments.topic])]
     if len(names) != 1:
-        raise UsageError("which topic?" if not names else "more than one topic", "name one topic")
+        raise UsageError(
+            "no topic is given" if not names else "more than one topic", "name one topic"
+        )
     return str(names[0])
 
 

@@ -47,7 +47,8 @@ _POLL_RECORDS: Final = 10_000
 # The restart of a broker, or a partition that moves, is not reported.
 _SILENCE_SECONDS: Final = 1.0
 
-Part = Sequence["ConsumerRecord"]
+RecordsOfPartition = Sequence["ConsumerRecord"]
+BatchFormatter = Callable[[RecordsOfPartition], bytes]
 
 
 def run(arguments: Arguments) -> int:
@@ -66,7 +67,7 @@ def run(arguments: Arguments) -> int:
             limits = RangeLimits.of(arguments)
             ranges = ranges_of(consumer, partitions, limits)
             if limits.is_at_end and sys.stderr.isatty():
-                say("waiting for new records; --from-beginning shows those that are there")
+                say("waiting for new records; --from-beginning shows earlier ones")
             reader = AssignedReader(consumer, printer, ranges)
         else:
             reader = SubscribedReader(consumer, printer, wanted, topics)
@@ -102,13 +103,13 @@ def _check(arguments: Arguments, wanted: Sequence[str]) -> None:
     own_text = arguments.key_separator is not None or arguments.delimiter is not None
     if (arguments.format is not None) + (arguments.form == "json") + own_text > 1:
         raise UsageError(
-            "-f, -o json, and -K or -D are different forms", "a format has its own separators"
+            "-f, -o json, and -K or -D cannot be combined", "a format has its own separators"
         )
     if arguments.until is not None and arguments.exit is False:
-        raise UsageError("--until ends what --follow does not", "leave out one of them")
+        raise UsageError("--until and --follow contradict each other", "leave out one of them")
     if arguments.show_aborted and arguments.isolation == "read_uncommitted":
         raise UsageError(
-            "with read_uncommitted brokers do not tell which transactions were aborted",
+            "with read_uncommitted brokers do not report aborted transactions",
             "leave out --show-aborted or --isolation",
         )
     if arguments.group is None:
@@ -156,8 +157,8 @@ def _consumer(arguments: Arguments) -> Consumer:
 # Output
 
 
-def _batch_formatter(arguments: Arguments, topics: Sequence[str]) -> Callable[[Part], bytes]:
-    """The function that formats the records of a poll."""
+def _batch_formatter(arguments: Arguments, topics: Sequence[str]) -> BatchFormatter:
+    """The formatter for the output options."""
     null = b"null" if arguments.null_marker is None else arguments.null_marker
     decode: RecordDecoder | None = named_decoder(
         arguments.key_deserializer, arguments.value_deserializer
@@ -182,15 +183,15 @@ def _batch_formatter(arguments: Arguments, topics: Sequence[str]) -> Callable[[P
     return lambda records: b"".join(format_record(each) for each in _decode_all(decode, records))
 
 
-def _values_formatter(delimiter: bytes, null: bytes) -> Callable[[Part], bytes]:
+def _values_formatter(delimiter: bytes, null: bytes) -> BatchFormatter:
     """Formats values without keys, which is the fastest and most common case."""
 
-    def written(records: Part) -> bytes:
+    def format_values(records: RecordsOfPartition) -> bytes:
         values = [null if record.value is None else record.value for record in records]
         values.append(b"")
         return delimiter.join(values)
 
-    return written
+    return format_values
 
 
 class UnreadableRecordError(CommandError):
@@ -205,7 +206,7 @@ class UnreadableRecordError(CommandError):
         )
 
 
-def _decode_all(decode: RecordDecoder, records: Part) -> Iterator[ConsumerRecord]:
+def _decode_all(decode: RecordDecoder, records: RecordsOfPartition) -> Iterator[ConsumerRecord]:
     for index, record in enumerate(records):
         try:
             yield decode(record)
@@ -224,32 +225,32 @@ def _stdout() -> BinaryIO:
 
 
 class Printer:
-    """Writes records to stdout, at once, and counts them."""
+    """Writes records to stdout, up to `max_records`, and counts them."""
 
-    def __init__(self, written: Callable[[Part], bytes], most: int | None) -> None:
-        self._written = written
-        self._left = most
+    def __init__(self, format_records: BatchFormatter, max_records: int | None) -> None:
+        self._format = format_records
+        self._left = max_records
         self._stream = _stdout()
         self.count = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether as many records were printed as were asked for."""
+        """Whether `max_records` records were printed."""
         return self._left == 0
 
-    def write(self, records: Part) -> int:
-        """Print records; returns how many."""
+    def write(self, records: RecordsOfPartition) -> int:
+        """Print records, up to the limit; returns how many were printed."""
         if self._left is not None:
             records = records[: self._left]
             self._left -= len(records)
         try:
-            written = self._written(records)
+            formatted = self._format(records)
         except UnreadableRecordError as error:
             # Print the records before it.
-            self._stream.write(self._written(records[: error.count_before]))
+            self._stream.write(self._format(records[: error.count_before]))
             self.flush()
             raise
-        self._stream.write(written)
+        self._stream.write(formatted)
         self.count += len(records)
         return len(records)
 
@@ -282,7 +283,7 @@ class AssignedReader:
         records = self._consumer.poll(timeout_seconds)
         count = 0
         for partition in records.partitions():
-            found: Part = records.records(partition)
+            found: RecordsOfPartition = records.records(partition)
             end = self._open[partition].end_offset
             if end is not None and found[-1].offset >= end:
                 found = [record for record in found if record.offset < end]
@@ -331,7 +332,7 @@ class SubscribedReader:
         self._has_joined = True
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        """A rebalance has begun: the partitions until its end do not tell whether all was read."""
+        """A rebalance has begun: until its end, the partitions do not show whether all was read."""
         self._has_joined = False
 
     def end_at(self, ends: Mapping[TopicPartition, int]) -> None:
@@ -380,7 +381,7 @@ class BrokerWatch:
             say("ottla: a broker answers again")
         elif silent_seconds is not None and silent_seconds >= _SILENCE_SECONDS:
             if not self.is_lost:
-                say("ottla: no broker answers any more: waiting for one to come back")
+                say("ottla: no broker answers any more; waiting for one")
             self.is_lost = True
 
 

@@ -90,7 +90,7 @@ def read_json(text: str) -> list[tuple[TopicPartition, int]]:
     if not isinstance(found, dict) or not isinstance(found.get("partitions"), list):
         raise UsageError('the JSON has no list "partitions"', "--help shows how it looks")
     if found.get("version", _JSON_VERSION) != _JSON_VERSION:
-        raise UsageError(f"the JSON has version {found['version']}, of which nothing is known here")
+        raise UsageError(f"version {found['version']} of the JSON is not supported")
     return [*_entries(found["partitions"])]
 
 

@@ -35,7 +35,7 @@ class DeliveryProgress(Protocol):
 
 
 class Sent(NamedTuple):
-    """Lines that were sent, kept until they are acknowledged."""
+    """Lines that were sent and are not acknowledged yet."""
 
     source: str
     numbers: Sequence[int]

@@ -19,8 +19,7 @@ from ottla.client.state.consumer.control_records import MarkedRecord
 from ottla.records.record import TimestampType
 
 _BYTES: Final = "base64"
-_APPENDED: Final = TimestampType.LOG_APPEND_TIME
-_TIMES: Final = ('"create"', '"append"')
+_LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 _FIELDS: Final = frozenset({"key", "value", "headers", "partition", "timestamp"})
 # Fields that consumers add and producers ignore.
 _OTHER_FIELDS: Final = frozenset({"topic", "offset", "timestamp_type"})
@@ -51,18 +50,19 @@ class JsonRecordFormatter:
         marks = ""
         if isinstance(record, MarkedRecord):
             marks = "".join(
-                f",{encode_basestring(mark)}:{json.dumps(what)}"
-                for mark, what in marks_of(record).items()
+                f",{encode_basestring(mark)}:{json.dumps(marked)}"
+                for mark, marked in marks_of(record).items()
             )
             if record.is_control:
                 key = value = None
-        said = (
+        time_kind = "append" if timestamp_type == _LOG_APPEND_TIME else "create"
+        line = (
             f'{{"topic":{name},"partition":{partition},"offset":{offset},"timestamp":{timestamp},'
-            f'"timestamp_type":{_TIMES[timestamp_type == _APPENDED]},"key":{_data(key)},'
+            f'"timestamp_type":"{time_kind}","key":{_data(key)},'
             f'"value":{_data(value)},"headers":{_headers(headers)}{marks}}}\n'
         )
         # Half of a surrogate pair can only be written as an escape.
-        return said.encode("utf-8", "backslashreplace")
+        return line.encode("utf-8", "backslashreplace")
 
 
 def _data(data: object) -> str:
@@ -113,7 +113,7 @@ def parse(line: bytes) -> RecordToSend:
     if not isinstance(found, dict):
         raise ValueError('it is not an object: write {"key": …, "value": …}')
     if found.get("control") or found.get("aborted"):
-        raise ValueError("it is a record that consumers do not get")
+        raise ValueError("it is a control record or an aborted record, which consumers do not see")
     unknown = sorted(found.keys() - _FIELDS - _OTHER_FIELDS)
     if unknown:
         raise ValueError(f"{unknown[0]!r} is not a field of a record; there are {sorted(_FIELDS)}")
@@ -126,35 +126,35 @@ def parse(line: bytes) -> RecordToSend:
     )
 
 
-def _bytes_of(said: object) -> bytes | None:
-    if said is None:
+def _bytes_of(value: object) -> bytes | None:
+    if value is None:
         return None
-    if isinstance(said, str):
-        return said.encode("utf-8", "surrogatepass")
-    if isinstance(said, dict) and said.keys() == {_BYTES}:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, dict) and value.keys() == {_BYTES}:
         try:
-            return b64decode(said[_BYTES], validate=True)
+            return b64decode(value[_BYTES], validate=True)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{said[_BYTES]!r} is not base64: {error}") from error
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+            raise ValueError(f"{value[_BYTES]!r} is not base64: {error}") from error
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _headers_of(said: object) -> Headers:
+def _headers_of(headers: object) -> Headers:
     """Headers from a list of {"key": …, "value": …}, or an object of names and values."""
-    if said is None:
+    if headers is None:
         return ()
-    if isinstance(said, Mapping):
-        return tuple((name, _bytes_of(value)) for name, value in said.items())
-    if isinstance(said, list) and all(_is_header(each) for each in said):
-        return tuple((each["key"], _bytes_of(each.get("value"))) for each in said)
+    if isinstance(headers, Mapping):
+        return tuple((name, _bytes_of(data)) for name, data in headers.items())
+    if isinstance(headers, list) and all(_is_header(each) for each in headers):
+        return tuple((each["key"], _bytes_of(each.get("value"))) for each in headers)
     raise ValueError('headers are [{"key": …, "value": …}, …] or an object')
 
 
-def _is_header(said: Any) -> bool:
+def _is_header(value: Any) -> bool:
     return (
-        isinstance(said, dict)
-        and isinstance(said.get("key"), str)
-        and said.keys() <= {"key", "value"}
+        isinstance(value, dict)
+        and isinstance(value.get("key"), str)
+        and value.keys() <= {"key", "value"}
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _PROGRESS_AFTER_SECONDS: Final = 2.0
 _PROGRESS_EVERY_SECONDS: Final = 0.5
-# How long a broker may take to say whether the topic exists; the producer waits for it in its own way.
+# How long to wait for the answer whether the topic exists; the producer itself waits up to max.block.ms.
 _LOOK_SECONDS: Final = 2.0
 
 
@@ -83,7 +83,7 @@ def _resolve_topic(arguments: Arguments) -> None:
 
 
 def _is_missing(arguments: Arguments) -> bool:
-    """Whether the topic does not exist, as far as a broker says so soon; the broker may create it then."""
+    """Whether a broker answers in time that the topic does not exist; the broker may then create it."""
     try:
         with admin_of(arguments) as admin:
             admin.describe_topics([arguments.topic], timeout=_LOOK_SECONDS)

@@ -120,7 +120,7 @@ def _compile(
             continue
         if piece[0] not in tokens:
             raise UsageError(
-                f"%{piece[0]} means nothing in a format",
+                f"%{piece[0]} is not a placeholder of formats",
                 f"there are %{', %'.join(tokens)} and %%",
             )
         token, part = tokens[piece[0]]

@@ -82,7 +82,7 @@ class JsonLogFormatter(logging.Formatter):
 
 
 class RepeatLimit(logging.Filter):
-    """Drops events that could fill a disk; the next line of the same event tells how many were dropped."""
+    """Drops events that could fill a disk; the next line of the same event has the number of dropped ones."""
 
     def __init__(self, monotonic_seconds: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -39,7 +39,7 @@ def create(arguments: Arguments) -> int:
     assignment = arguments.replica_assignment
     if assignment and (arguments.partitions or arguments.replication_factor):
         raise UsageError(
-            "--replica-assignment says all about partitions and replicas",
+            "--replica-assignment sets the numbers of partitions and replicas",
             "leave out --partitions and --replication-factor",
         )
     topics = [
@@ -68,7 +68,7 @@ def create(arguments: Arguments) -> int:
 
 
 def created_line(topic: CreatedTopic, word: str) -> str:
-    """The line about a created topic; brokers before Kafka 2.4 do not tell its size."""
+    """The line about a created topic; brokers before Kafka 2.4 do not return its size."""
     if topic.num_partitions is None:
         return f"topic {topic.name} {word}"
     count = f"{topic.num_partitions} partition{'s' * (topic.num_partitions != 1)}"

@@ -30,7 +30,8 @@ def abort(arguments: Arguments) -> int:
         return _fence(arguments)
     if partition is None:
         raise UsageError(
-            "which transaction?", "write TOPIC PARTITION --start-offset N, or --transactional-id ID"
+            "no transaction is given",
+            "write TOPIC PARTITION --start-offset N, or --transactional-id ID",
         )
     if not by_offset and any(each is None for each in by_producer):
         raise UsageError(

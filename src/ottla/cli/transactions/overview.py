@@ -123,7 +123,9 @@ def describe(arguments: Arguments) -> int:
     """Show what the coordinators know of transactional ids."""
     names = [*arguments.transactional_ids, *arguments.more_ids]
     if not names:
-        raise UsageError("no transactional id", "name one; `ottla transactions list` shows them")
+        raise UsageError(
+            "no transactional id is given", "name one; `ottla transactions list` shows them"
+        )
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
 
@@ -182,7 +184,7 @@ def producers(arguments: Arguments) -> int:
     """List the producers that a partition remembers."""
     partition = partition_of(arguments)
     if partition is None:
-        raise UsageError("no partition", "write TOPIC PARTITION")
+        raise UsageError("no partition is given", "write TOPIC PARTITION")
     output = Output(arguments.form)
     with admin_of(arguments) as admin:
 
@@ -228,7 +230,7 @@ def find_hanging(arguments: Arguments) -> int:
         candidates, code = _open_longer_than(admin, partitions, arguments.broker_id, limit_ms)
         hanging = _unknown_to_coordinator(admin, candidates)
     if output.is_table and not hanging:
-        say(f"no transaction hangs; partitions that were looked at: {len(partitions)}")
+        say(f"no hanging transactions; checked partitions: {len(partitions)}")
     output.rows(HANGING, [_hanging(each, current_ms()) for each in hanging])
     return code
 

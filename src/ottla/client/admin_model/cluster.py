@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ottla.client.admin_model.acls import AclOperation
-from ottla.client.model import Node
+from ottla.client.model import Node, VersionRange
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 
@@ -40,13 +39,6 @@ class LogDirDescription:
     replicas: Mapping[TopicPartition, ReplicaInfo]
     total_bytes: int | None = None
     usable_bytes: int | None = None
-
-
-class VersionRange(NamedTuple):
-    """Versions from the first to the last, both included."""
-
-    min_version: int
-    max_version: int
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from ottla.config.options import ConfigSource
+from ottla.config.options import ConfigSource, ResourceType
 
 
 def check_config_value(name: str, value: object) -> None:
@@ -14,16 +14,6 @@ def check_config_value(name: str, value: object) -> None:
     if value is not None and not isinstance(value, str):
         text = str(value).lower() if isinstance(value, bool) else str(value)
         raise TypeError(f"the value of the config {name} is text: write {text!r}")
-
-
-class ResourceType(IntEnum):
-    """A type of resources that have configs, with Kafka's number."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class ConfigResource(NamedTuple):

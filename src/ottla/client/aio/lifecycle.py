@@ -1,4 +1,4 @@
-"""What the asyncio clients share: `async with`, the check of the event loop, closing serializers, deprecated awaits."""
+"""Parts of all asyncio clients: `async with`, the check of the event loop, closing serializers, deprecated awaits."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class Producer(BlockingFace[AsyncProducer]):
     def send_encoded(
         self, topic: str, partition: int, batch: Buffer, *, check_crc: bool = True
     ) -> RecordFuture:
-        """Send a record batch (magic 2) that is encoded already, by another process say.
+        """Send a record batch (magic 2) that is already encoded, for example by another process.
 
         The batch has no producer id, epoch and sequence: it gets those of this producer when it is sent, becomes part
         of its transaction if there is one, and its checksum is renewed. Its checksum has to be right before; with
@@ -226,7 +226,7 @@ class Producer(BlockingFace[AsyncProducer]):
     # The end
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails.
+        """Send all buffered records, abort an open transaction, and end; after `timeout` seconds the rest fails.
 
         Without a timeout that is delivery.timeout.ms + request.timeout.ms.
         """

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class ProducerInterceptor(Protocol):
-    """What `interceptor.classes` of a producer name; it may lack any of these methods."""
+    """The interface of a producer's `interceptor.classes`; a class may lack any of these methods."""
 
     def configure(self, config: Mapping[str, Any]) -> None:
         """Called once, with the producer's options."""
@@ -42,7 +42,7 @@ class ProducerInterceptor(Protocol):
 
 
 class ConsumerInterceptor(Protocol):
-    """What `interceptor.classes` of a consumer name; it may lack any of these methods."""
+    """The interface of a consumer's `interceptor.classes`; a class may lack any of these methods."""
 
     def configure(self, config: Mapping[str, Any]) -> None:
         """Called once, with the consumer's options."""

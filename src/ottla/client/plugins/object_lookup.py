@@ -31,7 +31,7 @@ def look_up(option: str, named: object, built_in: BuiltIn) -> Any:
 
 
 def find(option: str, named: object, built_in: BuiltIn) -> Any:
-    """What `named` stands for: a name is looked up, anything else stands for itself."""
+    """The object that `named` names; anything but a name is returned as it is."""
     if not isinstance(named, str):
         return named
     for known, meant in built_in.items():

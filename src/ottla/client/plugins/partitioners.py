@@ -12,7 +12,7 @@ from ottla.records.client_kernel import partition_of_key
 
 
 class Partitioner(Protocol):
-    """What `partitioner.class` has to name; called in the thread that sends.
+    """The interface of `partitioner.class`; called in the thread that sends.
 
     It may also have `configure(config)`, called once with the producer's options, and
     `on_new_batch(topic, cluster, previous_partition)`, called when a record needs a new batch, after

@@ -18,7 +18,7 @@ _TLS_REASONS = {
     "TLSV1_ALERT_PROTOCOL_VERSION": "the broker speaks no version of TLS of ssl.enabled.protocols",
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the broker wants a certificate of the client: "
     "give ssl.keystore.location",
-    "TLSV1_ALERT_UNKNOWN_CA": "the broker does not trust who signed the client's certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "the broker does not trust the issuer of the client's certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the broker wants a certificate of the client, or refuses the "
     "one that it got: see ssl.keystore.location",
     "SSLV3_ALERT_HANDSHAKE_FAILURE": "the two sides have no cipher suite in common, or the broker "

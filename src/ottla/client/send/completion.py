@@ -15,7 +15,7 @@ log = logging.getLogger("ottla.client")
 Callback = Callable[[], object]
 
 CALLBACK_FAILURES: Final = (Exception, SystemExit)
-"""What is caught of a user's callback; a sys.exit() would end the thread that serves all other records."""
+"""Exceptions of a user's callback that are caught; a sys.exit() would end the thread that serves all other records."""
 
 # Guards the callbacks of all completions: waiting is rare, and a lock for each batch is not cheap.
 _callbacks_lock = Lock()

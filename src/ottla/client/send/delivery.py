@@ -1,4 +1,4 @@
-"""What `send` and `send_many` return: futures that are cheap to make, and complete with their batches."""
+"""The results of `send` and `send_many`: futures that are cheap to make, and complete with their batches."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _part_of(batch: ProducerBatch, index: int) -> tuple[ProducerBatch, int]:
 
 
 def _refuse_on(loop: object) -> None:
-    """Raise if the caller would block the loop that completes the batch; another loop, of a notebook say, may block."""
+    """Raise if the caller would block the loop that completes the batch; a notebook's own loop may be blocked."""
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:

@@ -111,11 +111,10 @@ class PartitionRouter:
                 each.key.partition: len(each.batches) for each in topic.queues if each.next_order
             }
             sticky.update_loads(name, lengths, self._cluster)
-            sticky.current(name, self._cluster)
             if batch is not None:
                 sticky.produced(name, HEADER_BYTES + batch.size_bytes, self._cluster)
             # Modulo, because a topic that was deleted and created again may have fewer partitions.
-            partition = sticky.switch_if_due(name, self._cluster) % topic.count
+            partition = sticky.current(name, self._cluster) % topic.count
             topic.sticky_queue = queue = topic.queues[partition]
             return queue
 

@@ -35,7 +35,7 @@ class TopicNeeded(NamedTuple):
 
 
 Needed: TypeAlias = TopicNeeded | Reservation
-"""What a step waits for: metadata of a topic, or memory."""
+"""The event that a step waits for: metadata of a topic, or memory."""
 
 R = TypeVar("R")
 Steps: TypeAlias = Generator[Needed, None, R]
@@ -208,7 +208,7 @@ class RecordWriter:
     def _callback_for(
         self, queue: PartitionQueue, on_delivery: OnDelivery | None
     ) -> OnDelivery | None:
-        """What is called with the outcome: interceptors first, as in Kafka, which get the partition in any case."""
+        """The callback for the outcome: interceptors first, as in Kafka, which get the partition in any case."""
         interceptors = self._interceptors
         if not interceptors.sees_acknowledgements:
             return on_delivery

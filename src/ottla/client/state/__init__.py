@@ -1,1 +1,1 @@
-"""What the client knows and decides, without IO: metadata, batches, sequences, membership, positions."""
+"""The state and the decisions of the client, without IO: metadata, batches, sequences, membership, positions."""

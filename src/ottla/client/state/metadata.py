@@ -148,11 +148,6 @@ class MetadataState:
         self._not_before_ms = 0.0
 
     @property
-    def wants_all(self) -> bool:
-        """Whether all topics of the cluster are followed."""
-        return self._wants_all
-
-    @property
     def wanted(self) -> tuple[str, ...]:
         """The topics that are followed."""
         return tuple(self._wanted)
@@ -313,7 +308,7 @@ class MetadataState:
         return True
 
     def _ask_soon(self) -> None:
-        """Request new topics at once; only the pause after a failure is kept."""
+        """Request new topics at once; only the pause after a failure still applies."""
         self._update_requested = True
         if not self._has_failed:
             self._not_before_ms = 0.0

@@ -86,11 +86,6 @@ class Assignor(Protocol):
         del assignment, generation_id
 
 
-def partitions_without_racks(count: int) -> tuple[PartitionInfo, ...]:
-    """A topic with this many partitions, for a `Cluster`."""
-    return tuple(PartitionInfo(partition) for partition in range(count))
-
-
 def members_in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
     """The ids of the members, in an order that depends on nothing else."""
     return hash_map_order(sorted(subscriptions, key=text_order))

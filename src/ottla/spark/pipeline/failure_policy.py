@@ -1,4 +1,4 @@
-"""Decides what to do when a query fails: restart, or stop and say why. No IO.
+"""Decides how a pipeline goes on when a query fails: restart, or stop with an error. No IO.
 
 An error of one of Spark's Python processes arrives as the text of a traceback, so its class is only in that text.
 """
@@ -45,7 +45,7 @@ class DriverLostError(PipelineError):
 
 
 class NextStep(Enum):
-    """What follows a failure."""
+    """The reaction to a failure."""
 
     RESTART = "the failure is transient"
     STOP = "it would fail again"
@@ -130,7 +130,7 @@ JAVA_IS_GONE: Final = Failure(NextStep.NEW_DRIVER, "Spark's Java process is gone
 
 
 def judge_connection(error: ConnectionError) -> Failure:
-    """What to do about a broken connection of this process: the one to Spark's Java, or one of the user's."""
+    """The reaction to a broken connection of this process: the one to Spark's Java, or one of the user's."""
     frames = traceback.extract_tb(error.__traceback__)
     if any(Path(frame.filename).parent.name == "py4j" for frame in frames):
         return JAVA_IS_GONE
@@ -138,7 +138,7 @@ def judge_connection(error: ConnectionError) -> Failure:
 
 
 def judge(kind: str, text: str) -> Failure:
-    """What to do about an exception of this class with this text."""
+    """The reaction to an exception of this class with this text."""
     if _LOST_DRIVER.search(kind) or _LOST_DRIVER.search(text):
         return JAVA_IS_GONE
     lines = [(found[1], found[2]) for found in _ERROR_LINE.finditer(text)]
@@ -147,8 +147,8 @@ def judge(kind: str, text: str) -> Failure:
         for name, reason in lines
         if name in BY_CLASS or name == _SEVERAL
     ]
-    # Of errors of ours that caused each other, the last one says most. A takeover by another instance outweighs all:
-    # its effects look like network failures too.
+    # Of errors of ours that caused each other, the last one is the most precise. A takeover by another instance outweighs
+    # all: its effects look like network failures too.
     for following, reason in known:
         if following is NextStep.LEAVE:
             return Failure(NextStep.LEAVE, reason)

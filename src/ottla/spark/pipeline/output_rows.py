@@ -53,7 +53,7 @@ def _source_rows(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
 
 
 def _transformed(pipeline: Pipeline, records: DataFrame) -> DataFrame:
-    """What `transform` makes of the records, with encoded values."""
+    """The rows that `transform` returns, with encoded values."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import BinaryType, NullType, StringType
 

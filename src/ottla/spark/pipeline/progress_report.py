@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.spark.source.stream_offsets import OffsetFormatError, SourceOffset, lag
+from ottla.spark.source.stream_offsets import OffsetFormatError, SourceOffset, partition_lags
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ def _rows(source: Mapping[str, Any]) -> int:
         start = SourceOffset(end.begin)
     if start is None or end is None:
         return int(source.get("numInputRows", 0))
-    return sum(lag(start, end).values())
+    return sum(partition_lags(start, end).values())
 
 
 def _lag(source: Mapping[str, Any]) -> int | None:
     """The lag of a source of ours; None for other sources, or if it is not reported."""
     end, latest = _offset(source, "endOffset"), _offset(source, "latestOffset")
-    return None if end is None or latest is None else sum(lag(end, latest).values())
+    return None if end is None or latest is None else sum(partition_lags(end, latest).values())
 
 
 def _offset(source: Mapping[str, Any], name: str) -> SourceOffset | None:

@@ -1,4 +1,4 @@
-"""What `ottla pipeline run` sets for the pipelines of the program that it runs."""
+"""Settings of `ottla pipeline run` for the pipelines of the program that it runs."""
 
 from __future__ import annotations
 

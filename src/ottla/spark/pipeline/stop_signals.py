@@ -36,7 +36,7 @@ class Stop:
         return self._number is not None
 
     def notice(self) -> bool:
-        """As `is_wanted`; the first time it calls `tell`, which must not happen in the handler."""
+        """As `is_wanted`; the first time it calls `tell`, which must not be called in the handler."""
         if self.is_wanted and not self._is_told:
             self._is_told = True
             # The reader of our output may have ended with the same Ctrl-C.

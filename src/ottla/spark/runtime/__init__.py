@@ -1,1 +1,1 @@
-"""What Spark needs to run: a session with good settings, Java, Python workers, sockets."""
+"""The run-time environment of Spark: a session with good settings, Java, Python workers, sockets."""

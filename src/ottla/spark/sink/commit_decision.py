@@ -44,7 +44,7 @@ class Standing(Enum):
 
 
 class Decision(Enum):
-    """What to do with a micro-batch."""
+    """The decision about a micro-batch."""
 
     READ_MARKER = "read the marker, then decide"
     WRITE = "write it"
@@ -112,7 +112,7 @@ def decision_of(place: Standing, target: Target) -> Decision:
 def standing(
     plan: CommitPlan, committed: CommittedProgress | None, sources: Sequence[SourceRange] = ()
 ) -> Standing:
-    """How the plan of now, the plan of then and the marker compare."""
+    """Compare the plan of the tasks, the checkpoint at the commit, and the marker."""
     if plan.origin is PlanOrigin.REPLACED:
         return Standing.PLAN_REPLACED
     if committed is None:
@@ -170,7 +170,7 @@ def _continues(
     ]
     if not known or committed.differing or any(start != at for start, _, at in known):
         return False
-    # If start and end are equal, nothing tells whether the micro-batch was committed. A query's first one was not, or
+    # If start and end are equal, it is not known whether the micro-batch was committed. A query's first one was not, or
     # the marker would be its own.
     return plan.batch == 0 or any(start != end for start, end, _ in known)
 

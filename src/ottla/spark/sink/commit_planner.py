@@ -50,7 +50,7 @@ class CommitPlanner:
     # When Spark plans the tasks
 
     def task_plan(self) -> TaskPlan:
-        """What is known when Spark plans the tasks, just after it wrote `offsets/N`."""
+        """The task plan, made when Spark plans the tasks, just after it wrote `offsets/N`."""
         counts = planned_partition_counts(self._settings)
         offsets = self._newest_offsets()
         if offsets is not None:
@@ -85,10 +85,10 @@ class CommitPlanner:
     # At the commit
 
     def commit_plan(
-        self, query: str, batch: int, checkpoint_root: str | None, tasks: TaskPlan
+        self, query: str, batch: int, checkpoint_root: str | None, task_plan: TaskPlan
     ) -> CommitPlan:
-        """Everything that the commit is decided from; the checkpoint is read again."""
-        plan = self.read_checkpoint(CommitPlan(query, batch, tasks), checkpoint_root)
+        """The inputs of the commit's decision; reads the checkpoint again."""
+        plan = self.read_checkpoint(CommitPlan(query, batch, task_plan), checkpoint_root)
         if plan.offsets is None or plan.origin is PlanOrigin.REPLACED:
             return plan
         self._check_pipeline_names(plan.offsets)
@@ -97,7 +97,7 @@ class CommitPlanner:
         return replace(plan, is_first_of_ours=is_first)
 
     def read_checkpoint(self, plan: CommitPlan, root: str | None) -> CommitPlan:
-        """The plan with what the checkpoint says now; `root` is the session's checkpoint location for all queries."""
+        """Add the checkpoint's current plan; `root` is the session's checkpoint location for all queries."""
         settings = self._settings
         location = settings.location or root
         plan = replace(plan, location=location)
@@ -108,20 +108,25 @@ class CommitPlanner:
             checkpoint = find_checkpoint(
                 plan.query, settings.location, root, settings.query_name, settings.storage
             )
-            current = self._read_again(checkpoint, plan)
+            offsets = self._read_again(checkpoint, plan)
             keeps_state = plan.batch == 0 and checkpoint.keeps_state()
         except CheckpointError as error:
             self._give_up(location, error)
             return plan
-        plan = replace(plan, current=current, location=checkpoint.location, keeps_state=keeps_state)
+        plan = replace(
+            plan,
+            offsets_at_commit=offsets,
+            location=checkpoint.location,
+            keeps_state=keeps_state,
+        )
         return replace(plan, is_refuted=self._registry.refutes(plan.sources))
 
     def _read_again(self, checkpoint: Checkpoint, plan: CommitPlan) -> PlannedOffsets | None:
-        then = plan.planned
-        if then is None or then.batch < plan.batch:
+        at_planning = plan.offsets_at_planning
+        if at_planning is None or at_planning.batch < plan.batch:
             return self._read_offsets(checkpoint, plan.batch)
-        if then.batch > plan.batch:
-            # Another instance has planned on: nothing to compare.
+        if at_planning.batch > plan.batch:
+            # Another instance has planned a later micro-batch: nothing to compare.
             return None
         return PlannedOffsets(plan.batch, checkpoint.digest(plan.batch))
 
@@ -149,7 +154,7 @@ class CommitPlanner:
     # Both
 
     def _read_offsets(self, checkpoint: Checkpoint, batch: int) -> PlannedOffsets:
-        """What is planned; with commitSourceOffsets=false only what tells it from other plans."""
+        """The plan of a micro-batch; with commitSourceOffsets=false perhaps only its digest."""
         if self._settings.commits_source_offsets:
             return checkpoint.planned(batch)
         try:

@@ -37,7 +37,7 @@ from ottla.spark.sink.progress import CommittedProgress, Target, fence_bare_name
 
 
 class Outcome(Enum):
-    """What became of a commit that did not fail."""
+    """The outcome of a commit that did not fail."""
 
     COMMITTED = "the micro-batch was written"
     ALREADY_COMMITTED = "the micro-batch had been written before"
@@ -141,7 +141,7 @@ class _Progress:
         return self.decide(found)
 
     def read_after_fence(self, before: CommittedProgress) -> CommittedProgress:
-        """What is committed when only this session can commit.
+        """The committed progress, read when only this session can commit.
 
         An instance from before transactional ids had a prefix has another id than this session (ADR 0030). It is fenced
         before the reading that waits for stable offsets; one that shows only in that reading, before it is believed.

@@ -1,4 +1,4 @@
-"""What one Python process of the sink keeps between two calls of Spark's.
+"""The state of a Python process of the sink between two calls of Spark.
 
 Spark makes a new writer for every call: one plans the tasks, copies of it run in the tasks, another one commits. All
 that connects two calls in one process is a module. This is the only one that keeps anything for the sink.

@@ -113,7 +113,7 @@ class Target:
 
 @dataclass(frozen=True)
 class CommittedProgress:
-    """What the groups of a pipeline have committed."""
+    """The committed offsets and marker of a pipeline's groups."""
 
     marker: Marker | None
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)

@@ -45,11 +45,11 @@ class Checkpoint:
         return _STATE in self._files.folders()
 
     def digest(self, batch: int) -> str:
-        """What tells the plan of a micro-batch from others with the same number."""
+        """A checksum that distinguishes the plan of a micro-batch from others with the same number."""
         return _digest(self._read(batch))
 
     def planned(self, batch: int) -> PlannedOffsets:
-        """What was planned for a micro-batch."""
+        """The plan of a micro-batch."""
         content = self._read(batch)
         end = self._parse(content)
         before = self._files.read(f"offsets/{batch - 1}") if batch else None

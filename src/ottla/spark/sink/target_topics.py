@@ -55,7 +55,7 @@ def refuse_missing(admin: Admin, names: Iterable[str]) -> None:
 
 
 def _creates_topics(admin: Admin) -> bool:
-    """What a broker's configuration says; without permission to read it, the producer finds out."""
+    """The value in a broker's configuration; without permission to read it, the producer finds out."""
     try:
         node = admin.describe_cluster().nodes[0]
         broker = ConfigResource.broker(node.id)

@@ -31,7 +31,7 @@ class HandoverError(OttlaError):
 
 @dataclass(frozen=True)
 class Parcel:
-    """What one task has encoded; it travels to the driver."""
+    """The encoded rows of one task, on their way to the driver."""
 
     records: tuple[tuple[str, int, bytes], ...] = ()
     path: str | None = None

@@ -1,4 +1,4 @@
-"""What tasks do with their rows: encode them for the driver (exactly once), or send them (at least once)."""
+"""The rows of tasks: encoded for the driver (exactly once), or sent (at least once)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONTINUOUS: Final = "__is_continuous_processing"
 
 @dataclass(frozen=True)
 class SparkTask:
-    """What Spark tells the task that runs in this process."""
+    """The properties that Spark sets for the task of this process."""
 
     index: int
     attempt: int

@@ -79,12 +79,12 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         return TaskCommit(task, rows, self._plan)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Write what the tasks encoded, in one transaction, unless that has happened before."""
+        """Write the encoded rows of the tasks in one transaction, unless they are committed already."""
         found = _messages_of(messages, batchId)
         query, root = _query_of(found, batchId)
         # The tasks' plan, not this writer's: a second instance may have replaced the checkpoint's plan in between.
-        tasks = next(each.plan for each in found if each.plan is not None)
-        plan = CommitPlanner(self._settings).commit_plan(query, batchId, root, tasks)
+        task_plan = next(each.plan for each in found if each.plan is not None)
+        plan = CommitPlanner(self._settings).commit_plan(query, batchId, root, task_plan)
         records = (each for message in found for each in message.parcel.open())
         target = target_of(self._settings, query)
         outcome = Committer(target).commit(plan, DriverSender(records))

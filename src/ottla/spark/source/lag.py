@@ -15,7 +15,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from ottla.model import TopicPartition
-from ottla.spark.source.stream_offsets import OffsetFormatError, SourceOffset, lag
+from ottla.spark.source.stream_offsets import OffsetFormatError, SourceOffset, partition_lags
 
 
 class QueryLag(NamedTuple):
@@ -81,7 +81,7 @@ def lag_of_sources(sources: Sequence[tuple[Any, Any]]) -> dict[TopicPartition, i
             both = [SourceOffset.from_spark(each) for each in (end, latest)]
         except OffsetFormatError:
             continue
-        for partition, count in lag(*both).items():
+        for partition, count in partition_lags(*both).items():
             # If two sources of a query read a partition, the one that is behind counts.
             found[partition] = max(count, found.get(partition, 0))
     return found

@@ -1,4 +1,4 @@
-"""Where reading starts and ends: what the options may say, and which offsets that means."""
+"""Where reading starts and ends: the values of the options, and the offsets that they stand for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 
 Lookups: TypeAlias = dict[TopicPartition, int]
-"""What to look up: LATEST, EARLIEST, or a time in milliseconds."""
+"""An offset to look up: LATEST, EARLIEST, or a time in milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def check_partitions(side: str, limit: Limit, partitions: Collection[TopicPartit
 
 
 def lookups(limit: Limit, partitions: Collection[TopicPartition]) -> Lookups:
-    """What has to be looked up before `resolve`."""
+    """The offsets to look up before `resolve`."""
     match limit:
         case Everywhere(lookup):
             return dict.fromkeys(sorted(partitions), lookup)

@@ -55,7 +55,7 @@ def split(ranges: Iterable[OffsetRange], sizes: TaskSizes) -> list[OffsetRange]:
     if _task_count(found, least) >= wanted:
         return found
     whole = [each for each in found if _part_count(each.size, total, wanted) == 1]
-    # What stays whole counts no more, so that the rest has parts of about the same size.
+    # Ranges that stay whole are not counted, so that the parts of the others have about the same size.
     rest = total - sum(each.size for each in whole)
     left = max(wanted - _task_count(whole, least), 1)
     kept = set(whole)
@@ -75,7 +75,7 @@ _Task = tuple[int, list[int]]
 def joined(
     ranges: Sequence[OffsetRange], min_records: int, max_records: int | None
 ) -> list[tuple[OffsetRange, ...]]:
-    """Ranges of fewer than `min_records` together, until there are so many, in no task more than `max_records`.
+    """Ranges of fewer than `min_records` together, until each task has at least that many, and at most `max_records`.
 
     Two tasks that have fewer would have too many together. Those have more ranges than they need that took in what was
     left over. Parts that `max_records` made of a partition never meet: any two of them are more than it allows.
@@ -103,7 +103,7 @@ def _fits(size: int, max_records: int | None) -> bool:
 
 
 def cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """A range in so many parts whose sizes differ by one at most; empty ones are left out."""
+    """The range in `parts` pieces whose sizes differ by one at most; empty ones are left out."""
     partition, start, end = whole
     edges = [start + whole.size * part // parts for part in range(parts)] + [end]
     return [

@@ -34,7 +34,7 @@ from ottla.spark.source.partition_maps import read_partitions
 
 @dataclass(frozen=True)
 class Subscription:
-    """What to read: topics by name, topics that match a pattern, or single partitions."""
+    """The partitions to read: of topics by name, of topics that match a pattern, or single ones."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -108,7 +108,7 @@ def read_stream_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def check_for_any_query(given: Mapping[str, str]) -> None:
-    """Refuse options that neither a streaming nor a batch query takes: Spark has not said which one it will be."""
+    """Refuse options that neither a streaming nor a batch query takes: it is not known yet which one this is."""
     check_names(given, *READS)
     refusals = []
     for use, read in {

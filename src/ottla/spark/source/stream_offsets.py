@@ -117,7 +117,7 @@ class FoundPartitions(NamedTuple):
     cluster: str | None = None
 
 
-class Available(NamedTuple):
+class AvailableOffsets(NamedTuple):
     """How far the query can read, and which records were lost before that."""
 
     end: SourceOffset
@@ -126,11 +126,11 @@ class Available(NamedTuple):
 
 def new_partitions(start: SourceOffset, found: FoundPartitions) -> list[TopicPartition]:
     """Partitions to read from their first record: new ones, and those of topics that were created again."""
-    again = remade_topics(start, found.topic_ids)
+    again = recreated_topics(start, found.topic_ids)
     return [each for each in found.partitions if each not in start.offsets or each.topic in again]
 
 
-def remade_topics(start: SourceOffset, topic_ids: Mapping[str, str]) -> set[str]:
+def recreated_topics(start: SourceOffset, topic_ids: Mapping[str, str]) -> set[str]:
     """Topics that were deleted and created again since."""
     return {
         topic
@@ -139,26 +139,26 @@ def remade_topics(start: SourceOffset, topic_ids: Mapping[str, str]) -> set[str]
     }
 
 
-def gone(start: SourceOffset, found: FoundPartitions) -> list[TopicPartition]:
+def missing_partitions(start: SourceOffset, found: FoundPartitions) -> list[TopicPartition]:
     """Partitions that were read and are missing: their topic was deleted, or the broker does not know it yet."""
-    again = remade_topics(start, found.topic_ids)
+    again = recreated_topics(start, found.topic_ids)
     there = set(found.partitions)
     return [each for each in sorted(start.offsets) if each not in there and each.topic not in again]
 
 
-def available(
+def latest_available(
     start: SourceOffset,
     found: FoundPartitions,
     latest: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
-) -> Available:
+) -> AvailableOffsets:
     """The end of all partitions now.
 
     `latest` has the end of each partition, `earliest` the start of each new one.
     """
     fresh = new_partitions(start, found)
-    again = remade_topics(start, found.topic_ids)
-    missing = gone(start, found)
+    again = recreated_topics(start, found.topic_ids)
+    missing = missing_partitions(start, found)
     losses = []
     if None not in (start.cluster, found.cluster) and start.cluster != found.cluster:
         losses.append(
@@ -175,7 +175,7 @@ def available(
     before = "startingOffsets say" if start.is_initial else "it was read up to"
     losses += [
         f"{each} ends at {latest[each]}, and {before} {start.offsets[each]}"
-        for each in shrunk(start, found, latest)
+        for each in truncated_partitions(start, found, latest)
     ]
     end = replace(
         start,
@@ -192,10 +192,10 @@ def available(
         new={each: earliest[each] for each in fresh},
         begin=_begin_after(start),
     )
-    return Available(end, tuple(losses))
+    return AvailableOffsets(end, tuple(losses))
 
 
-def shrunk(
+def truncated_partitions(
     start: SourceOffset, found: FoundPartitions, latest: Mapping[TopicPartition, int]
 ) -> list[TopicPartition]:
     """Partitions whose end is before the position: the leader is behind, or lost records."""
@@ -207,14 +207,14 @@ def shrunk(
     ]
 
 
-def begin_of(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> int:
+def start_offset_of(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> int:
     """Where the read of a partition starts; 0 if neither position has it."""
     known = end.begin if partition in end.begin else start.offsets
     return end.new.get(partition, known.get(partition, 0))
 
 
 class SourceRange(NamedTuple):
-    """What a source reads for one micro-batch: offsets from `start` to `end` of a cluster's partitions."""
+    """The offsets that a source reads for one micro-batch: from `start` to `end` of a cluster's partitions."""
 
     cluster: str | None
     start: Mapping[TopicPartition, int]
@@ -228,7 +228,7 @@ def source_range(before: SourceOffset | None, end: SourceOffset) -> SourceRange:
     """The range between two positions."""
     start = {**end.begin, **end.new}
     if before is not None:
-        start = {each: begin_of(before, end, each) for each in end.offsets}
+        start = {each: start_offset_of(before, end, each) for each in end.offsets}
     return SourceRange(end.cluster, start, end.offsets, end.group)
 
 
@@ -237,10 +237,10 @@ def _begin_after(start: SourceOffset) -> Mapping[TopicPartition, int]:
     return start.begin if start.is_initial else {}
 
 
-def ranges(start: SourceOffset, end: SourceOffset) -> list[OffsetRange]:
+def ranges_between(start: SourceOffset, end: SourceOffset) -> list[OffsetRange]:
     """The ranges between two positions; partitions that shrank are left out."""
     found = [
-        OffsetRange(each, begin_of(start, end, each), end.offsets[each])
+        OffsetRange(each, start_offset_of(start, end, each), end.offsets[each])
         for each in sorted(end.offsets)
     ]
     return [each for each in found if each.size > 0]
@@ -248,21 +248,21 @@ def ranges(start: SourceOffset, end: SourceOffset) -> list[OffsetRange]:
 
 def offset_count(start: SourceOffset, end: SourceOffset) -> int:
     """The number of offsets between two positions; there may be fewer records."""
-    return sum(each.size for each in ranges(start, end))
+    return sum(each.size for each in ranges_between(start, end))
 
 
-def is_same(start: SourceOffset, end: SourceOffset) -> bool:
+def is_same_position(start: SourceOffset, end: SourceOffset) -> bool:
     """Whether there is nothing to read between two positions, and no new partition."""
     return not end.new and dict(start.offsets) == dict(end.offsets)
 
 
-def limited(start: SourceOffset, end: SourceOffset, max_offsets: int) -> SourceOffset:
+def limit_offsets(start: SourceOffset, end: SourceOffset, max_offsets: int) -> SourceOffset:
     """An end with at most `max_offsets` to read, shared in proportion to the sizes of partitions.
 
     Each partition with records gets at least one, so that none starves. If more partitions than `max_offsets` have
     records, each gets one.
     """
-    todo = ranges(start, end)
+    todo = ranges_between(start, end)
     total = sum(each.size for each in todo)
     if total <= max(max_offsets, len(todo)):
         return end
@@ -279,11 +279,11 @@ def limited(start: SourceOffset, end: SourceOffset, max_offsets: int) -> SourceO
     return replace(end, offsets={**end.offsets, **read})
 
 
-def up_to(start: SourceOffset, target: SourceOffset) -> SourceOffset:
+def target_from(start: SourceOffset, target: SourceOffset) -> SourceOffset:
     """The target of an available-now query, for a later start: partitions are new only once."""
     new = {each: at for each, at in target.new.items() if each not in start.offsets}
     # The former offsets of a topic that was created again mean nothing.
-    again = remade_topics(start, target.topic_ids)
+    again = recreated_topics(start, target.topic_ids)
     new |= {each: at for each, at in target.new.items() if each.topic in again}
     return replace(target, new=new, begin=_begin_after(start))
 
@@ -295,11 +295,11 @@ class Pacing(NamedTuple):
     max_delay_ms: float
 
     def is_due(self, offset_count: int, waited_ms: float) -> bool:
-        """Whether so many offsets are enough, this long after the last micro-batch."""
+        """Whether a micro-batch of `offset_count` offsets is due, `waited_ms` after the last one."""
         return offset_count >= self.min_offsets or waited_ms >= self.max_delay_ms
 
 
-def continued(
+def resume_offsets(
     committed: Mapping[TopicPartition, int | None], earliest: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Where a pipeline that lost its checkpoint continues.
@@ -312,7 +312,7 @@ def continued(
     }
 
 
-def lag(end: SourceOffset, latest: SourceOffset) -> dict[TopicPartition, int]:
+def partition_lags(end: SourceOffset, latest: SourceOffset) -> dict[TopicPartition, int]:
     """The number of offsets between the position and the latest, for each partition."""
     return {
         each: max(offset - end.offsets.get(each, latest.new.get(each, 0)), 0)

@@ -1,4 +1,4 @@
-"""Metadata: brokers, topics and who leads each partition; topic ids (KIP-516)."""
+"""Metadata: brokers, topics and the leader of each partition; topic ids (KIP-516)."""
 
 from __future__ import annotations
 

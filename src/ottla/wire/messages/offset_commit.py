@@ -1,4 +1,4 @@
-"""OffsetCommit: keeps a group's positions; topics go by id since v10 (KIP-848)."""
+"""OffsetCommit: stores a group's offsets; topics go by id since v10 (KIP-848)."""
 
 from __future__ import annotations
 

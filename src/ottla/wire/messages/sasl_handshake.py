@@ -1,4 +1,4 @@
-"""SaslHandshake: how the client wants to say who it is; version 1 announces SaslAuthenticate (KIP-152)."""
+"""SaslHandshake: the mechanism by which the client authenticates; version 1 announces SaslAuthenticate (KIP-152)."""
 
 from __future__ import annotations
 

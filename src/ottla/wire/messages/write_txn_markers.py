@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: the coordinator tells leaders how transactions ended (KIP-98)."""
+"""WriteTxnMarkers: the coordinator has leaders write the markers that end transactions (KIP-98)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from ottla.wire.declare import stored, struct, wire
 from ottla.wire.types import Bytes, Int32, Int64, String
 
 
-# Its version continues the numbers of OffsetCommitKey: together they say what a key is.
+# Its version continues the numbers of OffsetCommitKey: together they identify the kind of a key.
 @stored(versions="2", flexible="none")
 class GroupMetadataKey:
     group: String

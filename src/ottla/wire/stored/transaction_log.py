@@ -23,7 +23,7 @@ class TransactionLogValue:
     producer_id: Int64
     # The id of the transaction before, whose end may be asked for again (KIP-890).
     previous_producer_id: Int64 = wire(since=1, tag=0, default=-1)
-    # The id that the producer was told to go on with, once the epochs of this one are used up.
+    # The producer id that replaces this one, once the epochs of this one are used up.
     next_producer_id: Int64 = wire(since=1, tag=1, default=-1)
     producer_epoch: Int16
     transaction_timeout_ms: Int32

@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class ErrorMeaning(Enum):
-    """What an error code means for the topic, group or partition that it is about."""
+    """The meaning of an error code for its topic, group or partition."""
 
     FAIL = "the call failed"
     RETRY = "ask the same node again after a pause"

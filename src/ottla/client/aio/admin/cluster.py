@@ -10,7 +10,6 @@ from ottla.client.admin_model.cluster import (
     FeatureMetadata,
     LogDirDescription,
     ReplicaInfo,
-    VersionRange,
 )
 from ottla.client.aio.admin.answers import Answers, V, unsupported
 from ottla.client.aio.admin.nodes import AnyNode, GivenNodes
@@ -25,7 +24,7 @@ from ottla.client.aio.admin.requests import (
 from ottla.client.aio.admin.topic_descriptions import nodes_of, operations
 from ottla.client.aio.network.api_versions import SOFTWARE_NAME
 from ottla.client.api_names import api_name
-from ottla.client.model import Node
+from ottla.client.model import Node, VersionRange
 from ottla.errors import (
     AbortableError,
     ErrorCode,
@@ -159,7 +158,7 @@ class ClusterCalls(AdminCalls):
     async def _ask_all_brokers(
         self, call: ApiCall[int, list[V]], timeout: float | None
     ) -> tuple[list[V], dict[int, KafkaError]]:
-        """What all brokers list, and the errors of brokers that do not answer."""
+        """The lists of all brokers, and the errors of brokers that do not answer."""
         nodes = await self._all_nodes(timeout)
         found: Mapping[int, list[V]]
         errors: dict[int, KafkaError] = {}

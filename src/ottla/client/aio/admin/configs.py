@@ -11,13 +11,12 @@ from ottla.client.admin_model.configs import (
     ConfigResource,
     ConfigSynonym,
     ConfigType,
-    ResourceType,
     check_config_value,
 )
 from ottla.client.aio.admin.answers import ANYWHERE, Answers, ErrorMeanings
 from ottla.client.aio.admin.nodes import GivenNodes
 from ottla.client.aio.admin.requests import AdminCalls, AdminRequests, ApiCall, timeout_in_seconds
-from ottla.config.options import ConfigSource
+from ottla.config.options import ConfigSource, ResourceType
 from ottla.wire.messages import alter_configs, incremental_alter_configs
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from ottla.wire.messages.describe_configs import (

@@ -55,7 +55,7 @@ _OF_THE_GROUP = (
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
 )
 
-# What error codes about members mean for an admin client, which is no member.
+# Meanings of error codes about members for an admin client, which is not a member.
 _REASONS: Mapping[int, str] = {
     ErrorCode.UNKNOWN_MEMBER_ID: (
         "The group has members, and only they may commit: stop its consumers first, or wait until their "

@@ -33,7 +33,7 @@ from ottla.errors import (
 )
 from ottla.wire.declare import info_of
 
-# How much later than a request this module times out: the request's own error says more.
+# How much later than a request this module times out: the request's own error is more precise.
 _GRACE_MS = 50
 
 # A TopicPartition or a plain tuple; for type checkers the keys of a Mapping have to be of one type.
@@ -46,7 +46,7 @@ class Nodes(Protocol[K]):
     """Which node has to be asked for a key: `nodes.py` has the implementations."""
 
     what: str
-    """What a key is called in errors: topic, group, partition …"""
+    """The word for a key in errors: topic, group, partition …"""
     plural: str
     meanings: ErrorMeanings
 
@@ -72,7 +72,7 @@ class ApiCall(Generic[K, V]):
     at_most: int | None = None
     """The newest version to use."""
     meanings: ErrorMeanings = field(default_factory=dict)
-    """What error codes mean in this API, in addition to `Nodes.meanings`."""
+    """The meanings of error codes in this API, in addition to `Nodes.meanings`."""
 
 
 def name_of(request: type[Any]) -> str:
@@ -91,7 +91,7 @@ def version_at(connection: Connection, request: type[Any], at_most: int | None =
 def timeout_in_seconds(
     method: Callable[P, Coroutine[Any, Any, R]],
 ) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Tell callers who pass `timeout_ms`, as other clients have it, to pass `timeout` in seconds."""
+    """Refuse `timeout_ms`, the argument of other clients, and name `timeout` in seconds instead."""
 
     @wraps(method)
     async def call(*args: P.args, **options: P.kwargs) -> R:
@@ -352,7 +352,7 @@ def _merge(
     for key, error in (part.to_retry | part.moved).items():
         # A response may name a topic by name and by id.
         if key in waiting and not (waiting[key] and isinstance(error, TimedOutError)):
-            # The last error of a broker says more than the timeout.
+            # The last error of a broker is more precise than the timeout.
             waiting[key] = error
     for key in part.moved:
         located.pop(key, None)

@@ -173,7 +173,7 @@ class TopicCalls(AdminCalls):
         return True
 
 
-# For callers who do not want to wait until a quota allows the request.
+# For callers that do not want to wait until a quota allows the request.
 FAIL_ON_QUOTA = {**AT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED: ErrorMeaning.FAIL}
 
 

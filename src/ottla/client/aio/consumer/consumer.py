@@ -316,7 +316,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
     async def _next_columns(
         self, timeout: float, schema: pa.Schema | None, end_offsets: Mapping[Partition, int] | None
     ) -> tuple[ArrowRecords, Collected | None]:
-        """What `poll_arrow` returns, and what the collector needs to take it back."""
+        """The result of `poll_arrow`, and what the collector needs to take it back."""
         with self._use():
             self._check_subscribed()
             columns = columns_for(schema, self._deserializers, self._interceptors)

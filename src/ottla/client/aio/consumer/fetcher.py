@@ -362,7 +362,7 @@ class Fetcher:
             self.send_fetches()
 
     def forget_unassigned(self) -> None:
-        """Drop what is kept of partitions that are not assigned any more."""
+        """Drop the state of partitions that are not assigned any more."""
         self.buffer.retain()
         states = self._subscriptions.states()
         for by_partition in (self._not_before, self._failures, self.last_errors):

@@ -93,7 +93,7 @@ class Poller:
     async def _collect(
         self, timeout_seconds: float, collect: Callable[[], Awaitable[Collected | None]]
     ) -> Collected | None:
-        """What `collect` returns, as soon as it is something; None after the timeout."""
+        """The first result of `collect` that is not None; None after the timeout."""
         self._metrics.poll_began()
         deadline = self._loop.time() + timeout_seconds
         self._fetcher.is_wanted = True

@@ -148,7 +148,7 @@ class PositionUpdates:
         self._reset_uncommitted([p for p in partitions if committed.get(p) is None])
 
     def _reset_uncommitted(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have partitions without a committed offset reset as auto.offset.reset says."""
+        """Reset partitions without a committed offset by auto.offset.reset."""
         reset = self._subscriptions.default_reset
         without_reset = []
         for partition in partitions:
@@ -186,7 +186,7 @@ class PositionUpdates:
         wall_clock_ms = round(time.time() * 1000)
         asked = {p: reset_timestamp_ms(reset, wall_clock_ms) for p, reset in resets.items()}
         found, errors = await self._offsets.list_at(leader, asked)
-        # No record is as new as the duration says: start at the end (KIP-1106).
+        # All records are older than the duration: start at the end (KIP-1106).
         ends = {p: LATEST_TIMESTAMP for p, listed in found.items() if listed.offset == NO_OFFSET}
         if ends:
             listed, failed = await self._offsets.list_at(leader, ends)

@@ -1,4 +1,4 @@
-"""What ends the waiting of a call: a change that a poll has to look at, or `Consumer.wakeup`."""
+"""Wakes a call that waits: for a change that a poll has to look at, or for `Consumer.wakeup`."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Watchdog:
         return tuple(reasons)
 
     def _missing_partition(self, partition: TopicPartition) -> str | None:
-        """What to report if the topic exists and has no such partition."""
+        """The warning for a topic that exists and has no such partition."""
         topic = self._network.cluster.topics.get(partition.topic)
         if topic is None or partition.partition < len(topic.partitions):
             return None

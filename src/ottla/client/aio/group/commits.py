@@ -80,7 +80,7 @@ class Commits:
                 await self._coordinator.wait_until_known(min(deadline_ms, lookup_deadline_ms))
                 done = self._requests.start(offsets, self._coordinator.send)
                 await self._coordinator.answered_by(done, deadline_ms)
-            # Callbacks of commits that were sent before this one: the order is kept.
+            # Callbacks of commits that were sent before this one come first.
             await self.run_callbacks()
             error = done.exception() if done.done() else failure
             if done.done() and error is None:
@@ -146,7 +146,7 @@ class Commits:
         return done
 
     def note_success(self, offsets: Offsets) -> None:
-        """Have `run_callbacks` tell the interceptors of a commit that the user did not ask for."""
+        """Have `run_callbacks` call the interceptors for an automatic commit."""
         self._completed.append(_Completion(offsets, None, None))
 
     def note_fencing(self, error: KafkaError | None) -> None:

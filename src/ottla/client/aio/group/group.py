@@ -1,4 +1,4 @@
-"""What a consumer needs of its group, whichever protocol the group follows."""
+"""The interface between a consumer and its group, whichever protocol the group uses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CommitInterceptors(Protocol):
 
 @dataclass(frozen=True)
 class MemberParts:
-    """What the implementations of `GroupMember` are made of."""
+    """The arguments of every implementation of `GroupMember`."""
 
     network: Network
     config: ConsumerConfig
@@ -120,7 +120,7 @@ class GroupMember(Protocol):
 
     @abstractmethod
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """What a transactional producer sends along with offsets (KIP-447)."""
+        """The group metadata that a transactional producer sends with offsets (KIP-447)."""
 
     @abstractmethod
     def request_rejoin(self, reason: str) -> None:

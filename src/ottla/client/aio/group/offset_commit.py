@@ -37,7 +37,7 @@ class CommittingMember(Protocol):
 
     @property
     def stable_generation(self) -> Generation | None:
-        """What the member commits with; None while it has no assignment."""
+        """The generation to commit with; None while the member has no assignment."""
 
     @property
     def is_rebalancing(self) -> bool:

@@ -70,7 +70,7 @@ class RebalanceListener:
 
 
 class ListenerCalls:
-    """Calls the listener. Its exceptions are kept until `raise_first`, so that the rebalance can go on."""
+    """Calls the listener. Its exceptions are stored until `raise_first`, so that the rebalance can go on."""
 
     def __init__(self, subscriptions: SubscriptionState, metrics: GroupMetrics) -> None:
         self._subscriptions = subscriptions
@@ -94,7 +94,7 @@ class ListenerCalls:
         self._first_error = self._first_error or error
 
     def raise_first(self) -> None:
-        """Raise the first exception that was kept, once."""
+        """Raise the first stored exception, once."""
         error, self._first_error = self._first_error, None
         if error is not None:
             raise error

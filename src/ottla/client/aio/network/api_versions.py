@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from ottla.client.aio.network.connection import Connection, VersionRange, decoder_of
+from ottla.client.aio.network.connection import Connection, decoder_of
+from ottla.client.model import VersionRange
 from ottla.errors import ErrorCode, exception_for
 from ottla.version import VERSION
 from ottla.wire.declare import info_of
@@ -23,9 +24,9 @@ async def ask_versions(connection: Connection) -> ApiVersionsResponse:
     )
     response = await _ask(connection, request, version)
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        # Brokers before Kafka 2.4 do not say which versions of ApiVersions they know.
+        # Brokers before Kafka 2.4 do not list the versions of ApiVersions that they support.
         spoken = _ranges(response).get(info_of(ApiVersionsRequest).api_key, VersionRange(0, 0))
-        response = await _ask(connection, request, max(0, min(spoken.highest, version - 1)))
+        response = await _ask(connection, request, max(0, min(spoken.max_version, version - 1)))
     return _learn(connection, response)
 
 

@@ -35,7 +35,7 @@ SHORTEST_INTERVAL_SECONDS = 1.05
 
 
 class Authenticator:
-    """Authenticates connections as the configuration says."""
+    """Authenticates connections with the configured mechanism."""
 
     def __init__(self, config: SecurityConfig) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""One connection to a broker: sends frames, and gives each request its answer, in order."""
+"""One connection to a broker: sends frames, and matches answers to requests, in order."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
+from ottla.client.model import VersionRange
 from ottla.client.security.failures import not_kafka, tls_failure
 from ottla.errors import ErrorCode, KafkaError, TimedOutError, exception_for
 from ottla.model import Endpoint
@@ -38,13 +39,6 @@ COORDINATOR_IDS = 2**31 - 1
 Decode = Callable[[memoryview], Any]
 
 
-class VersionRange(NamedTuple):
-    """The versions of an API that a broker speaks, both included."""
-
-    lowest: int
-    highest: int
-
-
 class _Waiting(NamedTuple):
     """A request whose answer has not come."""
 
@@ -64,7 +58,7 @@ class _Held(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Sends requests in the order of the calls and gives each its answer.
+    """Sends requests in the order of the calls, and completes each with its answer.
 
     An answer owns the bytes that it refers to. When the connection breaks, or a request is not answered in time, all
     requests in flight fail, and nothing more can be sent.
@@ -127,10 +121,10 @@ class Connection(asyncio.BufferedProtocol):
         spoken = self.versions.get(info.api_key)
         highest = info.versions.last if at_most is None else min(info.versions.last, at_most)
         if spoken is not None:
-            highest = min(highest, spoken.highest)
-            if highest >= max(spoken.lowest, info.versions.first):
+            highest = min(highest, spoken.max_version)
+            if highest >= max(spoken.min_version, info.versions.first):
                 return highest
-        theirs = "none" if spoken is None else f"{spoken.lowest} to {spoken.highest}"
+        theirs = "none" if spoken is None else f"{spoken.min_version} to {spoken.max_version}"
         raise exception_for(
             ErrorCode.UNSUPPORTED_VERSION,
             f"The broker speaks {theirs} of the versions {info.versions.first} to "

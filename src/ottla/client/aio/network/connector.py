@@ -32,7 +32,7 @@ class Address(NamedTuple):
 
 
 class Opener:
-    """Opens connections as the configuration says, and keeps track of them."""
+    """Opens connections with the configured security, and keeps track of them."""
 
     def __init__(
         self,

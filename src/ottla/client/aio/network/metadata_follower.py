@@ -54,7 +54,7 @@ class MetadataFollower:
         self._next_answer: asyncio.Future[None] = self._loop.create_future()
         self._task = self._loop.create_task(self._follow())
 
-    # What to follow
+    # The topics to follow
 
     def want_topic(self, name: str) -> None:
         """Follow a topic."""
@@ -113,7 +113,7 @@ class MetadataFollower:
                 raise self.no_topic(name, timeout_ms) from None
 
     def no_topic(self, name: str, timeout_ms: float) -> KafkaError:
-        """The error for a topic that is not known after so long."""
+        """The error for a topic that is still unknown after the timeout."""
         error = self.state.cluster.errors.get(name)
         if error is None:
             why = f"Topic {name} is not known after {round(timeout_ms)} ms."

@@ -83,7 +83,7 @@ class Network:
     def update_leader(
         self, topic: str, partition: int, leader: int, leader_epoch: int, nodes: dict[int, Any]
     ) -> bool:
-        """Apply what a broker's answer says of a partition's leader (KIP-951); whether that was new."""
+        """Apply the leader of a partition in a broker's answer (KIP-951); returns whether it was new."""
         changed = self.metadata.update_leader(topic, partition, leader, leader_epoch, nodes)
         if changed:
             self._peers.follow(self.cluster.nodes, self._coordinators.node_ids)

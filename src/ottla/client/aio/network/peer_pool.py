@@ -212,7 +212,7 @@ class PeerPool:
         self._retired = [each for each in self._retired if each.is_ending]
         self._retired.append(peer)
 
-    # What connections report
+    # Reports of connections
 
     def _lost(self, connection: Connection, error: KafkaError) -> None:
         peer = self._peers.get(connection.node_id)

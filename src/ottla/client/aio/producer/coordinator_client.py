@@ -22,7 +22,7 @@ log = logging.getLogger("ottla.client")
 
 
 class RequestFailedError(Exception):
-    """A request failed and is not repeated; `action` says what that means for the transaction."""
+    """A request failed and is not repeated; `action` is the consequence for the transaction."""
 
     def __init__(self, error: KafkaError, action: CoordinatorErrorAction) -> None:
         super().__init__(error, action)

@@ -23,7 +23,7 @@ from ottla.wire.messages.produce import ProduceRequest
 
 log = logging.getLogger("ottla.client")
 
-# With acks=0 there are no answers to wait for: so much may be in the connection's buffer.
+# With acks=0 there are no answers to wait for: the limit of the bytes in the connection's buffer.
 _UNANSWERED_BYTES: Final = 1 << 20
 _UNANSWERED_PAUSE_MS: Final = 1.0
 

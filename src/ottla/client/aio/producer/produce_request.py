@@ -55,7 +55,7 @@ class ProduceInFlight:
 
     @property
     def topic_data(self) -> list[TopicProduceData]:
-        """What the request carries."""
+        """The partitions and batches of the request."""
         return list(self._topics.values())
 
     def add(self, batch: ProducerBatch, topic_id: UUID, encoded: Buffer | InPieces) -> None:

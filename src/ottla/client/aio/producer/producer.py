@@ -335,7 +335,7 @@ class Producer(ClosedByBlock):
         return IllegalStateError(f"{self._config.client_id} is closed")
 
     async def close(self, timeout: float | None = None) -> None:
-        """Send what is left, abort an open transaction, and end; after so many seconds the rest fails.
+        """Send all buffered records, abort an open transaction, and end; after `timeout` seconds the rest fails.
 
         Without a timeout that is delivery.timeout.ms + request.timeout.ms.
         """

@@ -1,4 +1,4 @@
-"""What the parts of a producer share."""
+"""The objects that the parts of a producer share."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ class ProducerContext:
 
     @property
     def mutes_partitions(self) -> bool:
-        """Whether a partition waits for the end of its batch in flight, which keeps the order without sequences."""
+        """Whether a partition waits for the end of its batch in flight, which preserves the order without sequences."""
         return self.config.max_in_flight_requests_per_connection == 1

@@ -32,7 +32,7 @@ from ottla.errors import KafkaError
 
 
 class ProducerParts:
-    """What a producer consists of; made on a running loop, it connects at once."""
+    """The parts of a producer; made on a running loop, they connect at once."""
 
     def __init__(self, config: ProducerConfig) -> None:
         key_serializer, value_serializer = serializers_of(config)

@@ -93,7 +93,7 @@ class Sender:
                 self._settle_transaction(transactions)
             next_ms = min(self.dispatcher.send_ready(now_ms), self._accumulator.next_expiry_ms)
         self._wake_idle_waiters()
-        # With nothing in flight a longer wait is of no use: the leader is not known, say.
+        # With nothing in flight a longer wait is of no use: for example, the leader is not known.
         if self._accumulator.full_bytes <= SMALL_BACKLOG_BYTES or self.dispatcher.is_idle:
             while self._backlog_waiters:
                 self._backlog_waiters.popleft().set()

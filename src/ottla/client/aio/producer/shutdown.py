@@ -64,7 +64,7 @@ def log_lost_records(accumulator: Accumulator, config: ProducerConfig) -> None:
     for topic, (failed_count, error) in failed.items():
         parts.append(f"{failed_count} for {topic} ({error})")
         count += failed_count
-    for topic, unsent_count in accumulator.count_incomplete().items():
+    for topic, unsent_count in accumulator.close_incomplete().items():
         parts.append(f"{unsent_count} for {topic} (the producer was closed before)")
         count += unsent_count
     if not parts:

@@ -36,7 +36,7 @@ class MemberState(Enum):
 
 
 class Event(Enum):
-    """What changes the state of a member."""
+    """An event that changes the state of a member."""
 
     JOIN_SENT = "JoinGroup was sent"
     JOINED = "JoinGroup was answered"
@@ -82,7 +82,7 @@ class Generation(NamedTuple):
 
 
 class AfterError(Enum):
-    """What to do after an error of the coordinator."""
+    """The next step after an error of the coordinator."""
 
     JOIN_AGAIN = "join again at once"
     RETRY = "try again after a pause"
@@ -93,7 +93,7 @@ class AfterError(Enum):
 
 
 class Reset(Enum):
-    """What a member resets after an error."""
+    """The state that a member resets after an error."""
 
     NOTHING = "nothing"
     GENERATION = "the generation; the member id is kept"
@@ -101,7 +101,7 @@ class Reset(Enum):
 
 
 class Reaction(NamedTuple):
-    """What a member resets after an error code, and the next step."""
+    """The state that a member resets after an error code, and the next step."""
 
     next: AfterError
     reset: Reset = Reset.NOTHING

@@ -470,19 +470,12 @@ class Accumulator:
             del self.incomplete[batch]
             self.memory.release(batch.reserved_bytes)
 
-    def count_incomplete(self) -> dict[str, int]:
-        """How many records of each topic are not acknowledged."""
+    def close_incomplete(self) -> dict[str, int]:
+        """Close the batches that have not ended; returns how many records they have, by topic."""
         counts: dict[str, int] = {}
-        for batch in list(self.incomplete):
-            batch.close()
-            counts[batch.key.topic] = counts.get(batch.key.topic, 0) + batch.record_count
+        with self.lock:
+            for queue in self._active:
+                self._close_open(queue)
+            for batch in self.incomplete:
+                counts[batch.key.topic] = counts.get(batch.key.topic, 0) + batch.record_count
         return counts
-
-    def has_queued(self) -> bool:
-        """Whether a batch waits to be sent."""
-        return bool(self._active)
-
-    def queued_of(self, topic: str, partition: int) -> int:
-        """How many batches of a partition wait."""
-        found = self._queues.get(TopicPartition(topic, partition))
-        return 0 if found is None else len(found.batches)

@@ -1,4 +1,4 @@
-"""What the producer does with a batch, by the broker's answer and the state of the batch.
+"""The producer's action for a batch, by the broker's answer and the state of the batch.
 
 Pure, and the only place where this is decided. The rules are those of Kafka's `Sender.completeBatch` and
 `TransactionManager.canRetry` and `handleFailedBatch`; where ours differ, a comment says why.
@@ -14,7 +14,7 @@ from ottla.errors import Action, ErrorCode
 
 
 class ProducerKind(Enum):
-    """What a producer guarantees."""
+    """The guarantee of a producer."""
 
     PLAIN = "enable.idempotence=false: no sequence numbers"
     IDEMPOTENT = "sequence numbers; the producer bumps its epoch by itself"
@@ -22,7 +22,7 @@ class ProducerKind(Enum):
 
 
 class BatchAction(Enum):
-    """What happens to a batch that was answered."""
+    """The producer's action for a batch that was answered."""
 
     COMPLETE = "its records are written"
     IGNORE = "it has ended already: delivery.timeout.ms was over, or the producer failed"
@@ -46,7 +46,7 @@ class SequencePosition(Enum):
 
 
 class LogStart(Enum):
-    """What the log start offset of an answer says of the producer's records."""
+    """Whether the log start offset of an answer shows that the producer's records were deleted."""
 
     UNKNOWN = "the answer has none"
     KEEPS_RECORDS = "records that were acknowledged are still in the log"
@@ -127,7 +127,7 @@ UNKNOWN_PRODUCER_TRANSACTIONAL: Final[Mapping[LogStart, BatchAction]] = {
 
 
 def action_for(code: ErrorCode, batch: BatchState) -> BatchAction:
-    """What happens to a batch that was answered with this code."""
+    """The action for a batch that was answered with this code."""
     if code in WRITTEN:
         return BatchAction.COMPLETE
     if batch.is_done:
@@ -145,7 +145,7 @@ def _retry_for(code: ErrorCode, batch: BatchState) -> BatchAction:
     kind, sequence = batch.kind, batch.sequence
     if kind is not ProducerKind.PLAIN:
         if code is ErrorCode.UNKNOWN_PRODUCER_ID:
-            # Without the log start nothing can be said, and a renumbered batch gets this error for its former sequence.
+            # Without the log start nothing is known, and a renumbered batch gets this error for its former sequence.
             if sequence.log_start is LogStart.UNKNOWN or sequence.was_renumbered:
                 return BatchAction.RETRY
             if kind is ProducerKind.IDEMPOTENT:
@@ -170,7 +170,7 @@ def refreshes_metadata(code: ErrorCode) -> bool:
 
 
 class SequenceRepair(Enum):
-    """What is done about the sequence of a partition when a batch of it has failed."""
+    """The producer's action for the sequence of a partition whose batch has failed."""
 
     NONE = "as it is"
     CLOSE_GAP = "the batches behind it move up"
@@ -190,7 +190,7 @@ class FailedSequence(NamedTuple):
 
 
 def repair_after_failure(code: ErrorCode | None, failed: FailedSequence) -> SequenceRepair:
-    """What a failed batch means for its partition's sequence; without a code, it could not even be sent."""
+    """The action for the sequence of a failed batch's partition; without a code, the batch was never sent."""
     is_transactional = failed.kind is ProducerKind.TRANSACTIONAL
     if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_transactional:
         # Kafka always bumps. Where a later batch was written there is no gap: the broker has only forgotten this one.

@@ -6,7 +6,7 @@ from ottla.model import TopicPartition
 
 
 class OngoingTransaction:
-    """What belongs to a transaction; the accumulator's lock protects it."""
+    """The partitions and groups of a transaction; the accumulator's lock protects it."""
 
     __slots__ = ("added", "groups", "is_implicit", "is_started", "new", "pending")
 

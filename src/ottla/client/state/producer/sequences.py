@@ -165,7 +165,7 @@ class Sequences:
             in_flight[at : at + 1] = parts
 
     def state_of(self, batch: ProducerBatch, log_start_offset: int) -> SequenceState:
-        """What the decision about an answered batch has to know of its sequence."""
+        """The state of an answered batch's sequence, for the decision about the batch."""
         state = self.of(batch.key)
         if state.unresolved_sequence is None:
             is_next = state.is_next(batch.base_sequence)
@@ -211,7 +211,7 @@ class Sequences:
             state.close_gap(batch)
 
     def gave_up(self, batch: ProducerBatch) -> None:
-        """A batch was given up that may have been written: the answers to its successors will tell."""
+        """A batch was given up that may have been written: the answers to its successors show whether it was."""
         self._remove(batch)
         if not batch.has_sequence:
             return

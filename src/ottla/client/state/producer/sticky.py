@@ -62,9 +62,8 @@ RandomBelow = Callable[[int], int]
 class Sticky:
     """The sticky partitions of all topics.
 
-    A send without a partition is: `partition = current(topic, cluster)`; if the last batch of that
-    partition's queue is full or there is none, `partition = switch_if_due(topic, cluster)`; append;
-    `produced(topic, size_bytes, cluster)` if that batch is full now, else `produced_part(…)`.
+    When the current partition has no open batch, the caller counts its last batch with `produced` and asks for
+    `current` again. A switch waits until then, so that it sends no batch that is not full.
     """
 
     def __init__(
@@ -97,28 +96,11 @@ class Sticky:
             found = self._topics[topic] = StickyTopic()
         return found
 
-    def switch_if_due(self, topic: str, cluster: ClusterMetadata) -> int:
-        """The partition for the next record, when the current one has no batch with room left."""
-        sticky = self._topics[topic]
-        if sticky.produced_bytes >= self._limit_bytes:
-            self._choose(sticky, topic, cluster)
-        return sticky.partition
-
     def produced(self, topic: str, size_bytes: int, cluster: ClusterMetadata) -> None:
-        """So many bytes went to the current partition, and filled its batch."""
+        """Count the bytes of a batch that the current partition got; after batch.size bytes draw another."""
         sticky = self._topics[topic]
         sticky.produced_bytes += size_bytes
         if sticky.produced_bytes >= self._limit_bytes:
-            self._choose(sticky, topic, cluster)
-
-    def produced_part(self, topic: str, size_bytes: int, cluster: ClusterMetadata) -> None:
-        """So many bytes went to the current partition, whose batch has room left.
-
-        Switching now would send a batch that is not full, so it waits for up to twice batch.size.
-        """
-        sticky = self._topics[topic]
-        sticky.produced_bytes += size_bytes
-        if sticky.produced_bytes >= 2 * self._limit_bytes:
             self._choose(sticky, topic, cluster)
 
     def _choose(self, sticky: StickyTopic, topic: str, cluster: ClusterMetadata) -> None:

@@ -76,7 +76,7 @@ OPEN: Final = frozenset(
 
 
 class CoordinatorErrorAction(Enum):
-    """What the producer does about an error of a coordinator."""
+    """The producer's reaction to an error of a coordinator."""
 
     RETRY = "repeat the request after a pause"
     FIND = "look up the coordinator, then repeat the request"
@@ -341,7 +341,7 @@ class Transactions:
             self._move(ProducerPhase.FAILED, "a failure")
 
     def die(self, error: BaseException) -> None:
-        """The producer has failed for good; the first error is kept."""
+        """The producer has failed for good; later errors do not replace the first one."""
         with self._lock:
             if self.state is ProducerPhase.DEAD:
                 return

@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.client.aio.group.coordinator import CoordinatorLink
 from ottla.client.aio.group.group import MemberParts
-from ottla.client.state.group.heartbeats import Heartbeats, Pulse
+from ottla.client.state.group.heartbeat_schedule import DueAction, HeartbeatSchedule
 from ottla.client.state.group.membership import (
     AfterError,
     Generation,
@@ -46,7 +46,7 @@ class HeartbeatTask:
         self._on_poll_timeout = on_poll_timeout
         self._loop = asyncio.get_running_loop()
         self._max_poll_interval_ms = config.max_poll_interval_ms
-        self._beats = Heartbeats(
+        self._schedule = HeartbeatSchedule(
             interval_ms=config.heartbeat_interval_ms,
             session_timeout_ms=config.session_timeout_ms,
             max_poll_interval_ms=config.max_poll_interval_ms,
@@ -62,11 +62,11 @@ class HeartbeatTask:
     @property
     def last_answered_ms(self) -> float | None:
         """When the coordinator last answered a heartbeat; None if it never did."""
-        return self._beats.last_answered_ms
+        return self._schedule.last_answered_ms
 
     def begin(self) -> None:
         """The member has joined: the coordinator expects heartbeats from now on."""
-        self._beats.restart(self._now_ms())
+        self._schedule.restart(self._now_ms())
         self._changed.set()
         if self._task is None:
             self._task = self._loop.create_task(self._run())
@@ -81,7 +81,7 @@ class HeartbeatTask:
 
     def polled(self) -> None:
         """The program polls; raises the error of a heartbeat: fencing every time, others once."""
-        self._beats.polled(self._now_ms())
+        self._schedule.polled(self._now_ms())
         failure = self._failure
         if failure is not None:
             if self.fencing is None:
@@ -117,26 +117,26 @@ class HeartbeatTask:
             self._coordinator.look_up()
             return self._retry.initial_ms
         now_ms = self._now_ms()
-        match self._beats.due(now_ms):
-            case Pulse.SESSION_EXPIRED:
+        match self._schedule.due(now_ms):
+            case DueAction.SESSION_EXPIRED:
                 self._coordinator.forget("no heartbeat was answered for session.timeout.ms")
                 return 0
-            case Pulse.POLL_EXPIRED if self._is_last_call:
+            case DueAction.POLL_EXPIRED if self._is_last_call:
                 self._is_last_call = False
                 self._on_poll_timeout()
                 return 0
-            case Pulse.POLL_EXPIRED:
+            case DueAction.POLL_EXPIRED:
                 # If this process was suspended, a poll may be waiting that had no chance to report itself.
                 self._is_last_call = True
                 self._wake()
                 return _LAST_CALL_MS
-            case Pulse.SEND:
-                self._beats.sent(now_ms)
+            case DueAction.SEND:
+                self._schedule.sent(now_ms)
                 self._send()
         self._is_last_call = False
         # A waiting poll counts as polling, however long it waits: it is woken to report itself.
         self._wake()
-        return min(self._beats.next_ms() - now_ms, self._max_poll_interval_ms / 3)
+        return min(self._schedule.next_ms() - now_ms, self._max_poll_interval_ms / 3)
 
     async def _wait(self, delay_ms: float | None) -> None:
         timeout = None if delay_ms is None else max(delay_ms, 0) / 1000
@@ -171,21 +171,21 @@ class HeartbeatTask:
         error = answer.exception()
         if error is not None:
             log.debug("group %s: a heartbeat failed: %s", self._group_id, error)
-            self._beats.failed(now_ms, random.random())
+            self._schedule.failed(now_ms, random.random())
             if not isinstance(error, RetriableError):
                 self._failure = error if isinstance(error, KafkaError) else RuntimeError(str(error))
             return
         code = ErrorCode(answer.result().error_code)
         if code is ErrorCode.NONE:
-            self._beats.answered(now_ms)
+            self._schedule.answered(now_ms)
             return
         log.info("group %s: a heartbeat was answered with %s", self._group_id, code.name)
         match self._membership.heartbeat_failed(code, sent):
             # The coordinator knows the member: heartbeats go on while the group rebalances.
             case AfterError.JOIN_AGAIN | AfterError.IGNORE:
-                self._beats.answered(now_ms)
+                self._schedule.answered(now_ms)
             case AfterError.FIND_COORDINATOR:
-                self._beats.failed(now_ms, random.random())
+                self._schedule.failed(now_ms, random.random())
                 self._coordinator.forget(f"Heartbeat was answered with {code.name}")
             case AfterError.TELL:
                 self._failure = exception_for(
@@ -196,10 +196,10 @@ class HeartbeatTask:
                     broker=self._coordinator.broker,
                 )
             case _:
-                self._beats.failed(now_ms, random.random())
+                self._schedule.failed(now_ms, random.random())
 
     def _coordinator_found(self) -> None:
-        self._beats.restart_session(self._now_ms())
+        self._schedule.restart_session(self._now_ms())
         self._changed.set()
 
     def _now_ms(self) -> float:

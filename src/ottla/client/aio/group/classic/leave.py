@@ -1,4 +1,4 @@
-"""LeaveGroup: a member says that it goes, so that the group need not wait for the end of its session."""
+"""LeaveGroup: a member leaves at once, so that the group need not wait for the end of its session."""
 
 from __future__ import annotations
 

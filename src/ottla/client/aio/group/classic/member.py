@@ -87,7 +87,7 @@ class ClassicMember(GroupMember):
         return self._rebalance.fencing or self._commits.fencing or self._heartbeats.fencing
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """What a transactional producer sends along with offsets (KIP-447)."""
+        """The group metadata that a transactional producer sends with offsets (KIP-447)."""
         return self._rebalance.group_metadata
 
     def request_rejoin(self, reason: str) -> None:

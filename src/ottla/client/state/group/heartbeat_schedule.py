@@ -7,8 +7,8 @@ from enum import Enum
 from ottla.client.state.backoff import Backoff
 
 
-class Pulse(Enum):
-    """What is due now."""
+class DueAction(Enum):
+    """The action that is due."""
 
     WAIT = "nothing"
     SEND = "a heartbeat"
@@ -16,8 +16,8 @@ class Pulse(Enum):
     POLL_EXPIRED = "the program has not polled for max.poll.interval.ms"
 
 
-class Heartbeats:
-    """Keeps the three deadlines."""
+class HeartbeatSchedule:
+    """The three deadlines of a member in its group."""
 
     def __init__(
         self,
@@ -33,7 +33,6 @@ class Heartbeats:
         self._max_poll_interval_ms = max_poll_interval_ms
         self._retry = retry
         self._failures = 0
-        self.last_sent_ms: float | None = None
         self.last_answered_ms: float | None = None
         self.restart(now_ms)
 
@@ -53,7 +52,6 @@ class Heartbeats:
 
     def sent(self, now_ms: float) -> None:
         """A heartbeat was sent."""
-        self.last_sent_ms = now_ms
         self._next_ms = now_ms + self._interval_ms
 
     def answered(self, now_ms: float) -> None:
@@ -67,13 +65,13 @@ class Heartbeats:
         self._next_ms = now_ms + self._retry.delay_ms(self._failures, random_unit)
         self._failures += 1
 
-    def due(self, now_ms: float) -> Pulse:
-        """What to do now; an expired session comes first, since heartbeats go to the same coordinator."""
+    def due(self, now_ms: float) -> DueAction:
+        """The action that is due; an expired session comes first, since heartbeats go to the same coordinator."""
         if now_ms >= self._session_end_ms:
-            return Pulse.SESSION_EXPIRED
+            return DueAction.SESSION_EXPIRED
         if now_ms >= self._poll_end_ms:
-            return Pulse.POLL_EXPIRED
-        return Pulse.SEND if now_ms >= self._next_ms else Pulse.WAIT
+            return DueAction.POLL_EXPIRED
+        return DueAction.SEND if now_ms >= self._next_ms else DueAction.WAIT
 
     def next_ms(self) -> float:
         """When the result of `due` may change."""

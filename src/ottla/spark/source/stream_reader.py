@@ -1,4 +1,4 @@
-"""The readers of the source: batch and streaming."""
+"""The reader of streaming queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -17,55 +17,35 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigError, RetriableError
 from ottla.model import TopicPartition
-from ottla.records.arrow import SCHEMA, SCHEMA_WITHOUT_HEADERS
 from ottla.spark.driver_folder import SourceRegistry, driver_folder
-from ottla.spark.runtime.daemon import freeze_loaded_modules
 from ottla.spark.sink.progress_renewal import Renewal
 from ottla.spark.source.cluster import SourceCluster
-from ottla.spark.source.limits import EARLIEST, LATEST, AtOffsets
-from ottla.spark.source.offset_ranges import OffsetRange, tasks
-from ottla.spark.source.range_reader import (
-    read_ranges,
-    report_gap,
-    report_loss,
-    report_other_source,
-)
-from ottla.spark.source.source_options import (
-    SourceOptions,
-    includes_headers,
-    read_batch_options,
-    read_stream_options,
-)
+from ottla.spark.source.limits import EARLIEST, LATEST
+from ottla.spark.source.offset_ranges import OffsetRange
+from ottla.spark.source.range_reader import report_loss, report_other_source
+from ottla.spark.source.source_options import read_stream_options
+from ottla.spark.source.source_tasks import check_schema, plan_tasks, read_task
 from ottla.spark.source.stream_offsets import (
-    Available,
+    AvailableOffsets,
     FoundPartitions,
     Pacing,
     SourceOffset,
-    available,
-    continued,
-    gone,
-    is_same,
-    limited,
+    is_same_position,
+    latest_available,
+    limit_offsets,
+    missing_partitions,
     new_partitions,
     offset_count,
-    ranges,
-    remade_topics,
-    shrunk,
+    ranges_between,
+    recreated_topics,
+    resume_offsets,
     source_range,
-    up_to,
+    target_from,
+    truncated_partitions,
 )
 
 log = logging.getLogger("ottla.spark")
@@ -74,111 +54,6 @@ log = logging.getLogger("ottla.spark")
 DISCOVERY_SECONDS: Final = 1.0
 # Between two attempts to commit the same offsets for lag tools.
 COMMIT_RETRY_SECONDS: Final = 10.0
-
-_HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-_COLUMNS: Final = StructType(
-    [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
-    ]
-)
-
-
-def source_schema(given: Mapping[str, str]) -> StructType:
-    """The columns of Spark's own Kafka source."""
-    if includes_headers(given):
-        return StructType([*_COLUMNS.fields, StructField("headers", ArrayType(_HEADER))])
-    return _COLUMNS
-
-
-def _check_schema(given: Mapping[str, str], schema: StructType) -> None:
-    if schema != source_schema(given):
-        raise ConfigError(
-            "The source has fixed columns: remove schema(…), and use DataFrame functions"
-        )
-
-
-class RangePartition(InputPartition):
-    """The ranges that one task reads."""
-
-    def __init__(self, wanted: Sequence[OffsetRange], topic_ids: Mapping[str, str]) -> None:
-        # Plain tuples are small: Spark pickles them for each task.
-        ranges = tuple((*each.partition, *each[1:]) for each in wanted)
-        topics = dict.fromkeys(each.partition.topic for each in wanted)
-        super().__init__((ranges, {name: topic_ids[name] for name in topics if name in topic_ids}))
-
-    @property
-    def wanted(self) -> list[OffsetRange]:
-        """Ranges of offsets, at most one of each partition."""
-        return [
-            OffsetRange(TopicPartition(topic, number), start_offset, end_offset)
-            for topic, number, start_offset, end_offset in self.value[0]
-        ]
-
-    @property
-    def topic_ids(self) -> dict[str, str]:
-        """The ids of the planned topics, where brokers have ids."""
-        found: dict[str, str] = self.value[1]
-        return found
-
-
-def _planned(
-    found: list[OffsetRange], topic_ids: Mapping[str, str], options: SourceOptions
-) -> list[InputPartition]:
-    return [RangePartition(each, topic_ids) for each in tasks(found, options.task_sizes)]
-
-
-def _read(partition: InputPartition, options: SourceOptions) -> Iterator[Any]:
-    # Without partitions to read, Spark makes one of its own.
-    if isinstance(partition, RangePartition):
-        schema = SCHEMA if options.include_headers else SCHEMA_WITHOUT_HEADERS
-        yield from read_ranges(partition.wanted, partition.topic_ids, options, schema)
-    freeze_loaded_modules()
-
-
-class BatchReader(DataSourceReader):
-    """Reads the offsets between two positions, once."""
-
-    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        _check_schema(given, schema)
-        self._options = read_batch_options(given)
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """The tasks; their offsets are decided here."""
-        cluster = SourceCluster(self._options)
-        try:
-            found = cluster.found_at_first()
-            return _planned(self._ranges(cluster, found), found.topic_ids, self._options)
-        finally:
-            cluster.close()
-
-    def _ranges(self, cluster: SourceCluster, found: FoundPartitions) -> list[OffsetRange]:
-        options = self._options
-        starts = cluster.starts(options.start, found)
-        stops = cluster.stops(options.end, found)
-        # Offsets that the options name may be deleted already, or not be written yet.
-        named_starts = options.start.offsets if isinstance(options.start, AtOffsets) else {}
-        named_stops = options.end.offsets if isinstance(options.end, AtOffsets) else {}
-        first = cluster.ends(named_starts, EARLIEST)
-        last = cluster.ends(named_stops, LATEST)
-        for each in sorted(first):
-            if starts[each] < first[each]:
-                report_loss(options, f"{each} begins at {first[each]}, not at {starts[each]}")
-                starts[each] = first[each]
-        for each in sorted(last):
-            if stops[each] > last[each]:
-                report_gap(options, f"{each} ends at {last[each]}, not at {stops[each]}")
-                stops[each] = last[each]
-        return [OffsetRange(each, starts[each], stops[each]) for each in found.partitions]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The records of one task."""
-        return _read(partition, self._options)
 
 
 class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -240,7 +115,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream from position to position; Spark keeps the positions in its checkpoint."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        _check_schema(given, schema)
+        check_schema(given, schema)
         self._options = read_stream_options(given)
         self._cluster = SourceCluster(self._options)
         self._begin: SourceOffset | None = None
@@ -289,7 +164,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         missing = [each for each, offset in committed.items() if offset is None]
         if len(missing) == len(committed):
             return None
-        offsets = continued(committed, self._cluster.ends(missing, EARLIEST))
+        offsets = resume_offsets(committed, self._cluster.ends(missing, EARLIEST))
         log.warning(
             "pipeline %s has no checkpoint, and continues at its committed offsets",
             pipeline,
@@ -317,15 +192,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not begin.is_initial:
             self._lag_commits.commit(begin)
         end = self._available(begin)
-        if is_same(begin, end) or not self._is_due(offset_count(begin, end), limit):
+        if is_same_position(begin, end) or not self._is_due(offset_count(begin, end), limit):
             if self._renewal is not None:
                 self._renewal.nothing_to_read()
             return start
         self._batch_at = time.monotonic()
         if isinstance(limit, ReadMaxRows):
-            end = limited(begin, end, limit.max_rows)
+            end = limit_offsets(begin, end, limit.max_rows)
         elif isinstance(limit, ReadMinRows) and self._options.max_offsets is not None:
-            end = limited(begin, end, self._options.max_offsets)
+            end = limit_offsets(begin, end, self._options.max_offsets)
         return end.to_json()
 
     def _is_due(self, count: int, limit: ReadLimit) -> bool:
@@ -341,7 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _available(self, start: SourceOffset) -> SourceOffset:
         if self._target is not None:
-            return up_to(start, self._target)
+            return target_from(start, self._target)
         self._check_source(start)
         end, losses = self._find_end(start)
         # A loss is reported once.
@@ -363,7 +238,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             report_other_source(self._options, former)
         self._former = former
 
-    def _find_end(self, start: SourceOffset) -> Available:
+    def _find_end(self, start: SourceOffset) -> AvailableOffsets:
         """The end of all partitions; looked up again if a leader seems to be behind, or a topic is missing."""
         attempt = 1
         while True:
@@ -372,8 +247,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 latest = self._cluster.ends(found.partitions, LATEST)
                 earliest = self._cluster.ends(new_partitions(start, found), EARLIEST)
-                if is_last or not (gone(start, found) or shrunk(start, found, latest)):
-                    return available(start, found, latest, earliest)
+                if is_last or not (
+                    missing_partitions(start, found) or truncated_partitions(start, found, latest)
+                ):
+                    return latest_available(start, found, latest, earliest)
             except RetriableError:
                 if is_last:
                     raise
@@ -392,7 +269,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of all partitions at the last `latestOffset`; Spark reports it, and the lag follows from it."""
         return None if self._latest is None else self._latest.to_json()
 
-    # What to read
+    # The tasks of a micro-batch
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of one micro-batch."""
@@ -400,15 +277,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # The end of the first micro-batch has its start: if it is repeated, `start` may be another.
         planned = source_range(None if stop.begin else begin, stop)
         self._registry.record(planned, self._options.pipeline)
-        todo = ranges(begin, stop)
-        return _planned(self._still_there(todo, stop), stop.topic_ids, self._options)
+        todo = ranges_between(begin, stop)
+        return plan_tasks(self._still_there(todo, stop), stop.topic_ids, self._options)
 
     def _still_there(self, todo: list[OffsetRange], stop: SourceOffset) -> list[OffsetRange]:
         """Without topics that were deleted and created again since: they have other records at these offsets.
 
         A micro-batch that is repeated after a restart may have been planned long ago.
         """
-        again = remade_topics(stop, self._discovered().topic_ids)
+        again = recreated_topics(stop, self._discovered().topic_ids)
         for each in sorted({each.partition.topic for each in todo} & again):
             report_loss(
                 self._options,
@@ -418,7 +295,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The records of one task."""
-        return _read(partition, self._options)
+        return read_task(partition, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
         """A micro-batch was processed up to here; with commitOffsets the group gets the offsets."""
