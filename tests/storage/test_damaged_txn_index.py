@@ -22,6 +22,7 @@ from ottla.storage.local import LocalStore, open_local_store
 from ottla.storage.local.log.transaction_index import ENTRY_BYTES
 
 CONFIG = TopicConfig()
+FULL = TopicConfig(segment_bytes=14)
 CHECKPOINT = "transaction-index-checkpoint"
 PRODUCERS = 2
 SEGMENTS = 3
@@ -53,15 +54,16 @@ class Ledger:
         assert isinstance(appended, Appended)
 
     def fill(self) -> list[AbortedSpan]:
-        for _ in range(SEGMENTS):
+        for _ in range(SEGMENTS + 1):
             self.end_and_begin()
-            self.shard.roll()
-        self.end_and_begin()
         return self.spans
 
     def end_and_begin(self) -> None:
         if self._sequences[1]:
+            # The segment counts as full: this append begins another one.
+            self.shard.configure(FULL)
             self.end(1, MarkerType.ABORT)
+            self.shard.configure(CONFIG)
         for marker in (MarkerType.ABORT, MarkerType.COMMIT, MarkerType.ABORT):
             self.send(0)
             self.end(0, marker)
@@ -277,8 +279,9 @@ def test_a_partition_without_aborted_transactions_has_no_checkpoint(
     open_store: Opener, tmp_path: Path
 ) -> None:
     ledger = Ledger(open_store(tmp_path))
+    ledger.shard.configure(FULL)
     ledger.send(0)
     ledger.end(0, MarkerType.COMMIT)
-    ledger.shard.roll()
+    assert len(ledger.log.segments()) == 2
     ledger.stop()
     assert not (tmp_path / "orders-0" / CHECKPOINT).exists()
