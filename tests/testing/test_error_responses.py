@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from ottla.broker.requests.api import Api
 from ottla.broker.requests.apis import SERVED
-from ottla.broker.requests.request import Api
 from ottla.broker.requests.response_errors import error_counter_of
 from ottla.errors import ErrorCode
 from ottla.testing.error_responses import ErrorInjection, merge
@@ -38,12 +37,6 @@ VERSIONS = [
 
 def topic_name(topic_id: UUID) -> str | None:
     return "by-id" if topic_id == TOPIC_ID else None
-
-
-def response_class(api: Api) -> type:
-    module = sys.modules[api.request.__module__]
-    found: type = getattr(module, api.request.__name__.replace("Request", "Response"))
-    return found
 
 
 def filled(cls: type, version: int) -> Any:
@@ -76,10 +69,10 @@ def test_every_served_api_says_what_it_is_about() -> None:
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_a_request_is_refused_as_a_whole_in_a_response_that_can_be_sent(
-    api: Api, version: int
+    api: Api[Any, Any], version: int
 ) -> None:
     error = ErrorCode.KAFKA_STORAGE_ERROR
-    answer = response_class(api)
+    answer: type = api.response
     injection = ErrorInjection(api.name, version, error, lambda named: True, topic_name)
     refusal = injection.refuse(filled(api.request, version), answer)
     assert refusal.accepted is None
@@ -168,5 +161,5 @@ def test_a_response_is_overwritten_where_the_fault_concerns_it() -> None:
     assert ErrorInjection("Fetch", 12, error, concerns, topic_name).overwrite(response) == 1
     kept, failed = response.responses[0].partitions
     assert (kept.error_code, kept.records) == (0, b"some")
-    assert (failed.partition_index, failed.error_code, failed.records) == (1, int(error), None)
+    assert (failed.partition_index, failed.error_code, failed.records) == (1, int(error), b"")
     assert encode_message(response, 12)

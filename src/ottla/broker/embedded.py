@@ -231,7 +231,7 @@ class Broker:
         )
         self._thread.start()
         settings = replace(self._settings, data_dir=self.data_dir)
-        starting = asyncio.run_coroutine_threadsafe(start_broker(settings), loop)
+        starting = asyncio.run_coroutine_threadsafe(self._start_broker(settings), loop)
         try:
             self._running = starting.result()
         except BaseException:
@@ -240,6 +240,10 @@ class Broker:
         atexit.register(self.stop)
         self._call(self._note_addresses)
         return self
+
+    def _start_broker(self, settings: BrokerSettings) -> Coroutine[Any, Any, RunningBroker]:
+        """Starts the broker on its loop; brokers for tests start it with their instruments."""
+        return start_broker(settings)
 
     def stop(self) -> None:
         """Stops cleanly; nothing happens if the broker is not running, or runs in the parent of this process."""

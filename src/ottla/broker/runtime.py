@@ -6,10 +6,11 @@ import asyncio
 import errno
 import os
 import socket
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
@@ -19,6 +20,7 @@ from ottla.broker.metrics import request_counts
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.server import Server
 from ottla.broker.node import Node
+from ottla.broker.requests.api import Api
 from ottla.broker.requests.apis import SERVED
 from ottla.broker.requests.local_peers import LocalPeers
 from ottla.broker.topics import adopt_topics
@@ -78,6 +80,14 @@ class BrokerSettings:
                 )
 
 
+@dataclass(frozen=True)
+class Instruments:
+    """What a test puts into a broker: a clock that it moves, and something around the handlers of all APIs."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    intercept: Callable[[Mapping[int, Api[Any, Any]]], Mapping[int, Api[Any, Any]]] | None = None
+
+
 def open_store(settings: BrokerSettings, clock: Clock) -> LogStore:
     """The storage engine that the settings ask for."""
     config = settings.config
@@ -97,8 +107,11 @@ def open_store(settings: BrokerSettings, clock: Clock) -> LogStore:
 class RunningBroker:
     """A broker that serves until it is stopped: one node, or several over one store."""
 
-    def __init__(self, settings: BrokerSettings, cluster: Cluster) -> None:
+    def __init__(
+        self, settings: BrokerSettings, cluster: Cluster, instruments: Instruments
+    ) -> None:
         self._settings = settings
+        self._instruments = instruments
         self.cluster = cluster
         cluster.peers = LocalPeers(self._find_node, SERVED)
         self.servers: dict[int, Server] = {}  # of live nodes
@@ -190,6 +203,8 @@ class RunningBroker:
         node = Node(self.cluster, self._settings.config_of(node_id))
         node.advertised = self._settings.advertise_of(node_id)
         server = Server(node, self._listen[node_id])
+        if self._instruments.intercept is not None:
+            server.apis = self._instruments.intercept(server.apis)
         if self._settings.metrics is not None or request_counts.logger.shows_debug:
             server.observe_requests()
         await server.bind()
@@ -211,6 +226,15 @@ class RunningBroker:
             server.kill()
             self.cluster.lose_node(node_id)
             self._reserved[node_id] = await server.stop_killed()
+
+    async def move_clock(self, move: Callable[[], None]) -> None:
+        """Moves the clock of a test, and does everything that is due by it then."""
+        async with self._changing:
+            move()
+            for server in self.servers.values():
+                server.node.catch_up()
+            for server in list(self.servers.values()):
+                await server.catch_up()
 
     async def stop(self) -> None:
         """Answers what was taken, makes everything durable, and leaves the folder clean."""
@@ -252,22 +276,25 @@ def _check_is_free(endpoint: Endpoint) -> None:
                     raise ListenError(endpoint, error) from error
 
 
-async def start_broker(settings: BrokerSettings) -> RunningBroker:
+async def start_broker(
+    settings: BrokerSettings, instruments: Instruments | None = None
+) -> RunningBroker:
     """Opens the storage and listens."""
+    instruments = instruments or Instruments()
     settings.validate()
     if settings.data_dir is not None and not os.path.exists(settings.data_dir):
         for node_id in settings.node_ids:
             _check_is_free(settings.listen_of(node_id))
         if settings.metrics is not None:
             _check_is_free(settings.metrics)
-    clock = SystemClock()
+    clock = instruments.clock
     store = open_store(settings, clock)
     broker = None
     try:
         cluster = Cluster(store, clock, SystemIds())
         cluster.deletion.finish_at_once()
         adopt_topics(cluster)
-        broker = RunningBroker(settings, cluster)
+        broker = RunningBroker(settings, cluster, instruments)
         await broker.start_all()
     except BaseException:
         if broker is not None:

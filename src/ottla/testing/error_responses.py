@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from ottla.errors import ErrorCode
 from ottla.testing.subjects import SUBJECTS, Concerns, Listed, Named, TopicName, name_of, whole_of
 from ottla.wire.declare import Field, fields_of
-from ottla.wire.types import ZERO_UUID, Fixed, StringType, UuidType
+from ottla.wire.types import ZERO_UUID, Fixed, RecordsType, StringType, UuidType
 
 # Fields that an element of a response has from the element of the request that it answers, besides its key.
 _COPIED: Final = ("topic_id", "resource_type")
@@ -186,6 +186,8 @@ def _blank(cls: type, version: int) -> Any:
 
 def _empty(field: Field, version: int) -> Any:
     kind = field.type
+    if isinstance(kind.element, RecordsType):
+        return b""  # librdkafka takes null for a broken response
     if kind.is_nullable and version >= field.presence.nullable_since:
         return None
     if kind.is_list:

@@ -1,6 +1,6 @@
 """Stands between the connections of a broker under test and its handlers: faults happen here, requests are logged.
 
-It wraps the handlers of the served APIs, so that a broker outside of tests has nothing in their way.
+It wraps the handlers of the served APIs. A broker outside of tests has nothing in their way.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Coroutine, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 from uuid import UUID
 
 from ottla.broker.node import Node
@@ -29,9 +30,27 @@ from ottla.testing.faults import Fault, Faults, Meeting, Outcome
 from ottla.testing.request_log import LoggedRequest, RequestLog, error_names
 from ottla.testing.subjects import named_in
 
-# These only read: their errors are put into the response, since a fetch session names few partitions in its requests.
-OVERWRITTEN = frozenset({"Fetch", "Metadata"})
-DELAY_CHECK_SECONDS = 0.005
+# These only read, and their errors are put into their responses: a fetch session names few partitions in its requests,
+# and a Metadata request may ask for all topics.
+OVERWRITTEN: Final = frozenset({"Fetch", "Metadata"})
+DELAY_CHECK_SECONDS: Final = 0.005
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request at the door of its handler."""
+
+    api: Api[Any, Any]
+    handle: Handler[Any, Any]
+    node: Node
+    request: Any
+    context: RequestContext
+    entry: LoggedRequest
+    began: float
+
+    def run(self, request: Any = None) -> Any:
+        """The handler's reply to the request, or to what is left of it."""
+        return self.handle(self.node, request or self.request, self.context)
 
 
 class Interception:
@@ -43,7 +62,7 @@ class Interception:
         self._clock = clock
 
     def intercept(self, apis: Mapping[int, Api[Any, Any]]) -> dict[int, Api[Any, Any]]:
-        """The same APIs with faults."""
+        """The same APIs, with faults in front of their handlers."""
         return {key: self._intercepted(api) for key, api in apis.items()}
 
     def _intercepted(self, api: Api[Any, Any]) -> Api[Any, Any]:
@@ -55,9 +74,11 @@ class Interception:
 
     def _handler(self, api: Api[Any, Any], handle: Handler[Any, Any]) -> Handler[Any, Any]:
         def intercept(node: Node, request: Any, context: RequestContext) -> Any:
-            if request is None:  # ApiVersions of an unknown version, which carries nothing
+            if (
+                request is None
+            ):  # ApiVersions in an unknown version, of which only the header was read
                 return handle(node, request, context)
-            named = named_in(api.name, request, _topic_names(node))
+            named = named_in(api.name, request, _topic_name(node))
             entry = self._log.add(
                 at_ms=self._clock.now_ms(),
                 node_id=node.node_id,
@@ -67,105 +88,96 @@ class Interception:
                 named=named,
             )
             began = self._clock.monotonic_seconds()
+            call = Call(api, handle, node, request, context, entry, began)
             met = self._faults.meet(Meeting(api.name, context.client_id, node.node_id, named))
             if met is None:
-                return self._observe(handle(node, request, context), entry, began)
+                return self._observe(call)
             fault, outcome = met
             entry.fault = str(outcome)
-            return self._fail(node, api, handle, request, context, fault, outcome, entry, began)
+            return self._fail(call, fault, outcome)
 
         return intercept
 
-    def _fail(
-        self,
-        node: Node,
-        api: Api[Any, Any],
-        handle: Handler[Any, Any],
-        request: Any,
-        context: RequestContext,
-        fault: Fault,
-        outcome: Outcome,
-        entry: LoggedRequest,
-        began: float,
-    ) -> Any:
-        """The reply to a request that meets a fault. What the handler does, it does now: it may read a shared buffer."""
+    def _fail(self, call: Call, fault: Fault, outcome: Outcome) -> Any:
+        """The reply to a request that meets a fault.
+
+        The handler runs before anything is awaited: the request may be a view of the receive buffer.
+        """
         if outcome.drop == "before":
-            entry.lost = "lost before it was handled"
+            call.entry.lost = "lost before it was handled"
             raise CloseConnectionError(f"a fault of the test lost the request ({fault})")
-        refused: Any = None
-        injection: ErrorInjection | None = None
+        refused = injection = None
         if outcome.error is None:
-            reply = handle(node, request, context)
+            reply = call.run()
         else:
             injection = ErrorInjection(
-                api.name, context.version, outcome.error, fault.target.concerns, _topic_names(node)
+                call.api.name,
+                call.context.version,
+                outcome.error,
+                fault.target.concerns,
+                _topic_name(call.node),
             )
-            if api.name in OVERWRITTEN:
-                reply = handle(node, request, context)
+            if call.api.name in OVERWRITTEN:
+                reply = call.run()
             else:
-                accepted, refused = injection.refuse(request, api.response)
-                injection = None
-                reply = refused if accepted is None else handle(node, accepted, context)
-                if accepted is None:
-                    refused = None
+                accepted, refused = injection.refuse(call.request, call.api.response)
+                reply = None if accepted is None else call.run(accepted)
 
         async def finish() -> Any:
-            response = await _settled(reply)
-            if response is not NO_REPLY:
-                if refused is not None:
-                    response = merge(api.name, response, refused)
-                if injection is not None:
+            response = refused if reply is None else await _settled(reply)
+            if response is not NO_REPLY and injection is not None:
+                if refused is None:
                     injection.overwrite(response)
-            await self._pass_time(outcome.delay_seconds)
+                elif reply is not None:
+                    response = merge(call.api.name, response, refused)
+            await self._wait(outcome.delay_seconds)
             if outcome.drop == "after":
-                entry.lost = "handled, and its answer lost"
+                call.entry.lost = "handled, and its answer lost"
                 raise CloseConnectionError(f"a fault of the test lost the answer ({fault})")
-            self._answered(entry, response, began)
+            self._note_answer(call, response)
             return response
 
         return finish()
 
-    async def _pass_time(self, seconds: float) -> None:
+    async def _wait(self, seconds: float) -> None:
         """Waits by the broker's clock, which a test may stop and move."""
         end = self._clock.monotonic_seconds() + seconds
         while self._clock.monotonic_seconds() < end:
             await asyncio.sleep(DELAY_CHECK_SECONDS)
 
-    def _observe(self, reply: Any, entry: LoggedRequest, began: float) -> Any:
-        """The same reply; the log learns what it was."""
+    def _observe(self, call: Call) -> Any:
+        """The handler's own reply; the log learns what it was."""
+        reply = call.run()
         if isinstance(reply, asyncio.Future):
-            reply.add_done_callback(lambda done: self._on_done(done, entry, began))
-            return reply
-        if inspect.iscoroutine(reply):
-            return self._observe_coroutine(reply, entry, began)
-        self._answered(entry, reply, began)
+            reply.add_done_callback(lambda done: self._on_done(call, done))
+        elif inspect.iscoroutine(reply):
+            return self._observe_coroutine(call, reply)
+        else:
+            self._note_answer(call, reply)
         return reply
 
-    def _on_done(self, done: asyncio.Future[Any], entry: LoggedRequest, began: float) -> None:
+    def _on_done(self, call: Call, done: asyncio.Future[Any]) -> None:
         if done.cancelled() or done.exception() is not None:
-            entry.lost = "given up"
+            call.entry.lost = "given up"
         else:
-            self._answered(entry, done.result(), began)
+            self._note_answer(call, done.result())
 
-    async def _observe_coroutine(
-        self, reply: Coroutine[Any, Any, Any], entry: LoggedRequest, began: float
-    ) -> Any:
+    async def _observe_coroutine(self, call: Call, reply: Coroutine[Any, Any, Any]) -> Any:
         try:
             response = await reply
         except BaseException:
-            entry.lost = "given up"
+            call.entry.lost = "given up"
             raise
         if isinstance(response, Detached):
-            return Detached(self._observe_coroutine(response.coroutine, entry, began))
-        self._answered(entry, response, began)
+            return Detached(self._observe_coroutine(call, response.coroutine))
+        self._note_answer(call, response)
         return response
 
-    def _answered(self, entry: LoggedRequest, response: Any, began: float) -> None:
-        entry.seconds = self._clock.monotonic_seconds() - began
+    def _note_answer(self, call: Call, response: Any) -> None:
         counts: dict[int, int] = {}
         if not isinstance(response, MadeWhenSent | NoReply):
-            error_counter_of(type(response))(response, counts)
-        entry.errors = error_names(counts)
+            error_counter_of(response.__class__)(response, counts)
+        call.entry.answer(error_names(counts), self._clock.monotonic_seconds() - call.began)
 
 
 async def _settled(reply: Any) -> Any:
@@ -177,7 +189,7 @@ async def _settled(reply: Any) -> Any:
     return reply.make() if isinstance(reply, MadeWhenSent) else reply
 
 
-def _topic_names(node: Node) -> Any:
+def _topic_name(node: Node) -> Any:
     def name(topic_id: UUID) -> str | None:
         topic = node.cluster.catalog.topics_by_id.get(topic_id)
         return None if topic is None else topic.name

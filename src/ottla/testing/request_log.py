@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
@@ -34,11 +34,15 @@ class LoggedRequest:
     errors: dict[str, int] | None = None
     # Why there will be none.
     lost: str | None = None
-    seconds: float | None = field(default=None)
+    seconds: float | None = None
 
     @property
     def is_answered(self) -> bool:
         return self.errors is not None
+
+    def answer(self, errors: dict[str, int], seconds: float) -> None:
+        """Notes the errors of its response, and after how much time by the broker's clock it came."""
+        self.errors, self.seconds = errors, seconds
 
     def names(self, topic: str) -> bool:
         """Whether it is about a topic."""

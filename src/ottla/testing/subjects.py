@@ -220,7 +220,7 @@ def name_of(element: Any, listed: Listed, outer: Named, topic_name: TopicName) -
 
 def kinds_named_by(api: str) -> set[Kind]:
     """What requests of an API can name, in some version."""
-    request = next(served.request for served in SERVED.values() if served.name == api)
+    request: type = next(served.request for served in SERVED.values() if served.name == api)
     kinds = set(_kinds_in(SUBJECTS[api]))
     for field in fields_of(request):
         if field.name == "group_id":

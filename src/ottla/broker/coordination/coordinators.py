@@ -224,6 +224,11 @@ class Coordinators(Generic[M]):
         """What is loaded."""
         return [loaded.machine for loaded in self._loaded.values() if loaded.is_loaded]
 
+    def wake(self) -> None:
+        """Has every coordinator do what is due (`Coordinator.wake`)."""
+        for coordinator in list(self._loaded.values()):
+            coordinator.wake()
+
     def load_soon(self) -> None:
         """Loads what this node leads and nobody has asked for yet, one after the other between requests.
 

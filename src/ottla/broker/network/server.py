@@ -67,6 +67,8 @@ class Server:
         self._trims_soon = False
         self._is_over = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._retention = Retention(node.cluster, node.options, node.partitions)
+        self._compactor = Compactor(node)
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -82,7 +84,7 @@ class Server:
 
     def observe_requests(self) -> None:
         """Counts requests from now on; to be called before there are any."""
-        self.apis, self.api_counts = observed(SERVED)
+        self.apis, self.api_counts = observed(self.apis)
 
     async def bind(self) -> None:
         """Takes its port; `endpoint` then has the one that was picked, and the node knows it."""
@@ -106,16 +108,24 @@ class Server:
         self._loop.call_soon(self.node.tick)
         node = self.node
         config = node.options.config
-        retention = Retention(node.cluster, node.options, node.partitions)
-        self._every(config.log_retention_check_interval_ms, retention.apply)
+        self._every(config.log_retention_check_interval_ms, self._retention.apply)
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(min(config.log_flush_scheduler_interval_ms, 1000), self._tick_store)
         if config.log_cleaner_enable:
-            self._tasks.append(self._loop.create_task(Compactor(self.node).run()))
+            self._tasks.append(self._loop.create_task(self._compactor.run()))
         if DEPARTED:
             self._every(DEPARTED_CHECK_MS, self._notice_departed)
         if config.connections_max_idle_ms >= 0:
             self._every(max(10, min(config.connections_max_idle_ms // 4, 10_000)), self._close_idle)
+
+    async def catch_up(self) -> None:
+        """Does the periodic work that is due by a clock that was moved."""
+        await self._tick_store()
+        await self._expire_producers()
+        await self._retention.apply()
+        if self.node.options.config.log_cleaner_enable:
+            while await self._compactor.clean_dirtiest():
+                pass
 
     async def _open_listeners(self) -> None:
         """Listens on every address that the host name has, on one port; `::` is every interface of either family."""
