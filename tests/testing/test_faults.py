@@ -23,7 +23,7 @@ def outcomes(faults: Faults, meeting: Meeting, count: int) -> list[str]:
 
 
 def test_a_fault_hits_the_first_requests_after_those_that_it_lets_pass() -> None:
-    faults = Faults()
+    faults = Faults([1, 2])
     fault = faults.add("Produce", error="NOT_LEADER_OR_FOLLOWER", times=2, skip=1)
     assert outcomes(faults, produce(), 4) == ["-", *["NOT_LEADER_OR_FOLLOWER"] * 2, "-"]
     assert (fault.hits, fault.is_over) == (2, True)
@@ -44,19 +44,19 @@ def test_a_fault_hits_the_first_requests_after_those_that_it_lets_pass() -> None
     ],
 )
 def test_a_fault_is_for_what_it_names(about: dict[str, Any], hits: bool) -> None:
-    faults = Faults()
+    faults = Faults([1, 2])
     faults.add("Produce", drop="after", **about)
     assert (faults.meet(produce()) is not None) is hits
 
 
 def test_a_fault_of_every_api_hits_any_request() -> None:
-    faults = Faults()
+    faults = Faults([1, 2])
     faults.add(drop="before")
     assert faults.meet(Meeting("Heartbeat", None, 1, [Named()])) is not None
 
 
 def test_a_script_says_what_becomes_of_each_request() -> None:
-    faults = Faults()
+    faults = Faults([1, 2])
     script = ["ok", "lost answer", "NOT_ENOUGH_REPLICAS", "200ms", "lost request"]
     faults.script("Produce", script, topic="tea")
     assert outcomes(faults, produce("coffee"), 2) == ["-", "-"]
@@ -72,7 +72,7 @@ def test_a_script_says_what_becomes_of_each_request() -> None:
 
 def test_a_seed_decides_which_requests_a_probability_hits() -> None:
     def hits(seed: int) -> list[str]:
-        faults = Faults()
+        faults = Faults([1, 2])
         faults.add("Produce", error=6, probability=0.5, seed=seed)
         return outcomes(faults, produce(), 50)
 
@@ -81,14 +81,14 @@ def test_a_seed_decides_which_requests_a_probability_hits() -> None:
 
 
 def test_the_first_fault_that_hits_counts() -> None:
-    faults = Faults()
+    faults = Faults([1, 2])
     faults.add("Produce", error="REQUEST_TIMED_OUT", times=1)
     faults.add("Produce", drop="before", times=1)
     assert outcomes(faults, produce(), 3) == ["REQUEST_TIMED_OUT", "lost request", "-"]
 
 
 def test_a_fault_ends_with_its_block_by_remove_and_by_clear() -> None:
-    faults = Faults()
+    faults = Faults([1, 2])
     with faults.add("Produce", drop="before"):
         assert len(faults) == 1
     assert len(faults) == 0
@@ -109,7 +109,9 @@ def test_a_fault_ends_with_its_block_by_remove_and_by_clear() -> None:
         ({"error": 0}, "NONE is no error"),
         ({"error": 12345}, "no error 12345"),
         ({"drop": "never"}, '"before" or "after"'),
-        ({"drop": "before", "error": 6}, "error= needs an answer"),
+        ({"drop": "before", "error": 6}, "need an answer"),
+        ({"drop": "before", "delay": "1s"}, "need an answer"),
+        ({"drop": "after", "node": 9}, "there is no node 9: the nodes are 1, 2"),
         ({"delay": -1}, "negative"),
         ({"delay": "soon"}, "is no duration"),
         ({"drop": "after", "times": 0}, "times=0 would hit nothing"),
@@ -125,7 +127,7 @@ def test_a_fault_ends_with_its_block_by_remove_and_by_clear() -> None:
     ],
 )
 def test_a_fault_that_can_never_hit_is_refused(arguments: dict[str, Any], reason: str) -> None:
-    faults = Faults()
+    faults = Faults([1, 2])
     with pytest.raises(ConfigError, match=reason):
         faults.add(**arguments)
     assert len(faults) == 0
@@ -134,11 +136,11 @@ def test_a_fault_that_can_never_hit_is_refused(arguments: dict[str, Any], reason
 @pytest.mark.parametrize("outcomes", [[], "ok", ["okay"], ["5 parsecs"]])
 def test_a_script_without_sense_is_refused(outcomes: Any) -> None:
     with pytest.raises(ConfigError):
-        Faults().script("Produce", outcomes)
+        Faults([1, 2]).script("Produce", outcomes)
 
 
 def test_what_a_fault_is_can_be_read() -> None:
-    fault = Faults().add("Produce", topic="tea", error="REQUEST_TIMED_OUT", delay="1s")
+    fault = Faults([1, 2]).add("Produce", topic="tea", error="REQUEST_TIMED_OUT", delay="1s")
     assert str(fault) == (
         "Produce, topic=tea: REQUEST_TIMED_OUT, answered 1 s late; 0 request(s) so far"
     )

@@ -30,7 +30,7 @@ def module_broker() -> Iterator[Broker]:
 def broker(module_broker: Broker) -> Iterator[Broker]:
     yield module_broker
     module_broker.faults.clear()
-    module_broker.clock.resume()
+    module_broker.clock.reset()
 
 
 def send_with_ottla(broker: Broker, topic: str, value: bytes, idempotent: bool) -> None:
@@ -148,6 +148,24 @@ def test_an_error_of_a_fetch_reaches_a_consumer_with_a_fetch_session(
     assert failed is not None
     assert failed.error() is not None
     consumer.close()
+
+
+def test_an_error_of_a_fetch_reaches_a_consumer_that_names_its_partitions_only_once(
+    broker: Broker, ottla_topic: str
+) -> None:
+    send_with_ottla(broker, ottla_topic, b"1", True)
+    with ottla.Consumer(
+        bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="none"
+    ) as consumer:
+        consumer.assign([ottla.TopicPartition(ottla_topic, 0)])
+        consumer.seek(ottla.TopicPartition(ottla_topic, 0), 0)
+        wait_for(lambda: consumer.poll(0.1), what="the first record")
+        wait_for(lambda: not consumer.poll(0.01) and len(broker.requests("Fetch")) > 2)
+        error = "OFFSET_OUT_OF_RANGE"
+        fault = broker.faults.add("Fetch", topic=ottla_topic, error=error, times=1)
+        with pytest.raises(ottla.OttlaError):
+            wait_for(lambda: consumer.poll(0.1), what="the error")
+        assert fault.hits == 1
 
 
 def test_a_session_ends_when_the_clock_says_so_and_not_before(

@@ -58,7 +58,7 @@ class Broker(EmbeddedBroker):
             **keywords,
         )
         clock = MovableClock()
-        self.faults = Faults()
+        self.faults = Faults(self._settings.node_ids)
         """Errors, delays, lost requests and lost answers for any client."""
         self.clock = BrokerClock(clock, self._move_clock)
         """The time of the broker: `freeze`, `advance`, `set`."""

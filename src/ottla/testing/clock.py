@@ -76,6 +76,12 @@ class MovableClock:
                 self._wall_offset += seconds
                 self._monotonic_offset += seconds
 
+    def reset(self) -> None:
+        """Real time again; how much time has passed is not taken back."""
+        self.resume()
+        with self._lock:
+            self._wall_offset = 0.0
+
     def set_wall(self, seconds: float) -> None:
         """Sets the wall clock, as an administrator does: no time passes."""
         with self._lock:
@@ -132,6 +138,10 @@ class BrokerClock:
     def resume(self) -> None:
         """Lets a stopped clock go on from where it stands."""
         self._clock.resume()
+
+    def reset(self) -> None:
+        """Lets the clock go on and show real time. What `advance` ended stays ended."""
+        self._clock.reset()
 
     def advance(self, duration: Duration) -> None:
         """Lets time pass at once; returns when the broker has done all that was due."""

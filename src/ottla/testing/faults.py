@@ -158,7 +158,8 @@ class Fault:
 class Faults:
     """The faults of a broker. They can be added and removed at any time, from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, node_ids: Sequence[int]) -> None:
+        self._node_ids = node_ids
         self._faults: tuple[Fault, ...] = ()
         self._lock = threading.Lock()
 
@@ -197,8 +198,8 @@ class Faults:
         """
         if error is None and drop is None and delay is None:
             raise ConfigError("a fault needs error=, drop= or delay=")
-        if error is not None and drop == "before":
-            raise ConfigError('error= needs an answer, which drop="before" does not give')
+        if drop == "before" and (error is not None or delay is not None):
+            raise ConfigError('error= and delay= need an answer, which drop="before" does not give')
         if drop not in (None, "before", "after"):
             raise ConfigError(f'drop={drop!r}: write "before" or "after"')
         outcome = Outcome(
@@ -237,6 +238,9 @@ class Faults:
 
     def _add(self, fault: Fault) -> Fault:
         fault.target.validate()
+        if fault.target.node not in (None, *self._node_ids):
+            known = ", ".join(map(str, self._node_ids))
+            raise ConfigError(f"there is no node {fault.target.node!r}: the nodes are {known}")
         if fault.times is not None and (type(fault.times) is not int or fault.times < 1):
             raise ConfigError(f"times={fault.times!r} would hit nothing: give a number from 1 on")
         if type(fault.skip) is not int or fault.skip < 0:

@@ -6,6 +6,7 @@ It wraps the handlers of the served APIs. A broker outside of tests has nothing 
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
@@ -28,7 +29,9 @@ from ottla.ports import Clock
 from ottla.testing.error_responses import ErrorInjection, merge
 from ottla.testing.faults import Fault, Faults, Meeting, Outcome
 from ottla.testing.request_log import LoggedRequest, RequestLog, error_names
-from ottla.testing.subjects import named_in
+from ottla.testing.subjects import Named, named_in
+from ottla.wire.messages.fetch import FetchRequest
+from ottla.wire.messages.metadata import MetadataRequest
 
 # These only read, and their errors are put into their responses: a fetch session names few partitions in its requests,
 # and a Metadata request may ask for all topics.
@@ -74,11 +77,10 @@ class Interception:
 
     def _handler(self, api: Api[Any, Any], handle: Handler[Any, Any]) -> Handler[Any, Any]:
         def intercept(node: Node, request: Any, context: RequestContext) -> Any:
-            if (
-                request is None
-            ):  # ApiVersions in an unknown version, of which only the header was read
+            # Of an ApiVersions in an unknown version only the header was read.
+            if request is None:
                 return handle(node, request, context)
-            named = named_in(api.name, request, _topic_name(node))
+            named = _named_in(node, api.name, request)
             entry = self._log.add(
                 at_ms=self._clock.now_ms(),
                 node_id=node.node_id,
@@ -118,7 +120,7 @@ class Interception:
                 _topic_name(call.node),
             )
             if call.api.name in OVERWRITTEN:
-                reply = call.run()
+                reply = call.run(_to_be_overwritten(call.node, call.request))
             else:
                 accepted, refused = injection.refuse(call.request, call.api.response)
                 reply = None if accepted is None else call.run(accepted)
@@ -187,6 +189,34 @@ async def _settled(reply: Any) -> Any:
     if isinstance(reply, Detached):
         reply = await reply.coroutine
     return reply.make() if isinstance(reply, MadeWhenSent) else reply
+
+
+def _named_in(node: Node, api: str, request: Any) -> list[Named]:
+    """What a request is about; that includes the other partitions of its fetch session, and all topics if it asks so."""
+    named = named_in(api, request, _topic_name(node))
+    if isinstance(request, MetadataRequest) and request.topics is None:
+        return [Named(topic=name) for name in node.cluster.catalog.topics] or named
+    if isinstance(request, FetchRequest) and request.session_id:
+        name_of = _topic_name(node)
+        known = [
+            Named(topic=target.topic or name_of(target.topic_id), partition=target.partition)
+            for target in node.sessions.targets_of(request.session_id)
+        ]
+        return [each for each in named if each.topic is not None] + [
+            each for each in known if each not in named
+        ] or named
+    return named
+
+
+def _to_be_overwritten(node: Node, request: Any) -> Any:
+    """A fetch that is to fail waits for no records, and its response mentions every partition of its session."""
+    if not isinstance(request, FetchRequest):
+        return request
+    for target in node.sessions.targets_of(request.session_id):
+        target.told_high_watermark = -1
+    request = copy.copy(request)
+    request.max_wait_ms = 0
+    return request
 
 
 def _topic_name(node: Node) -> Any:

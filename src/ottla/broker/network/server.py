@@ -124,8 +124,7 @@ class Server:
         await self._expire_producers()
         await self._retention.apply()
         if self.node.options.config.log_cleaner_enable:
-            while await self._compactor.clean_dirtiest():
-                pass
+            await self._compactor.clean_all()
 
     async def _open_listeners(self) -> None:
         """Listens on every address that the host name has, on one port; `::` is every interface of either family."""
