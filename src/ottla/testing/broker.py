@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Coroutine, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
+from weakref import WeakSet
 
 from ottla.broker.embedded import Broker as EmbeddedBroker
 from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker, start_broker
@@ -13,14 +15,17 @@ from ottla.testing.faults import Faults
 from ottla.testing.inspection import Inspection, Isolation, T, wait_for
 from ottla.testing.interception import Interception
 from ottla.testing.request_log import LoggedRequest, RequestLog
+from ottla.testing.seeding import Seed, read_seed, write_seed
 
 if TYPE_CHECKING:
-    import os
-
     from ottla.client.admin_model import GroupDescription, TransactionDescription
     from ottla.client.model import ConsumerRecord
     from ottla.config.option_types import BrokerOptions
     from ottla.model import TopicPartition
+
+
+# Those that there are; the pytest plugin shows what they were asked.
+BROKERS: Final[WeakSet[Broker]] = WeakSet()
 
 
 class Broker(EmbeddedBroker):
@@ -62,10 +67,13 @@ class Broker(EmbeddedBroker):
         """Errors, delays, lost requests and lost answers for any client."""
         self.clock = BrokerClock(clock, self._move_clock)
         """The time of the broker: `freeze`, `advance`, `set`."""
-        self._log = RequestLog()
-        interception = Interception(self.faults, self._log, clock)
+        self.log = RequestLog()
+        """Every request; `requests()` chooses among them."""
+        self.is_shared = False  # by the tests of a session or module, which reset it after each
+        interception = Interception(self.faults, self.log, clock)
         self._instruments = Instruments(clock, interception.intercept)
         self._inspection = Inspection(lambda: self.bootstrap_servers)
+        BROKERS.add(self)
 
     def _start_broker(self, settings: BrokerSettings) -> Coroutine[Any, Any, RunningBroker]:
         return start_broker(settings, self._instruments)
@@ -76,11 +84,20 @@ class Broker(EmbeddedBroker):
         else:
             self._run_on_loop(self._running.move_clock(move))
 
+    def reset(self) -> None:
+        """Removes all faults, and lets the clock show real time again."""
+        self.faults.clear()
+        self.clock.reset()
+
+    def seed(self, seed: Seed, *, folder: str | os.PathLike[str] = ".") -> None:
+        """Creates topics with records, from a file or a dict as `ottla.testing.seeding` describes."""
+        write_seed(self.bootstrap_servers, read_seed(seed, folder))
+
     def requests(self, api: str | None = None, *, topic: str | None = None) -> list[LoggedRequest]:
         """The newest 10,000 requests, oldest first: of all APIs, or of one; about all topics, or about one."""
         return [
             request
-            for request in self._log
+            for request in self.log
             if api in (None, request.api) and (topic is None or request.names(topic))
         ]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
 from ottla.testing.durations import Duration, seconds_of
+from ottla.testing.interception import OWN_CLIENT_ID
 
 if TYPE_CHECKING:
     from ottla.client.admin_model import GroupDescription, TransactionDescription
@@ -132,13 +133,13 @@ class Inspection:
             isolation_level=isolation,
             enable_auto_commit=False,
             allow_auto_create_topics=False,
-            client_id="ottla-testing",
+            client_id=OWN_CLIENT_ID,
         )
 
     def _admin(self) -> Admin:
         from ottla.client.blocking.admin import Admin
 
-        return Admin(bootstrap_servers=self._bootstrap_servers(), client_id="ottla-testing")
+        return Admin(bootstrap_servers=self._bootstrap_servers(), client_id=OWN_CLIENT_ID)
 
 
 def _read(

@@ -15,6 +15,8 @@ from ottla.testing.subjects import Named
 # The oldest requests are forgotten.
 MAX_REQUESTS: Final = 10_000
 SHOWN_NAMES: Final = 4
+# In the report of a test that failed.
+SHOWN_REQUESTS: Final = 100
 
 
 @dataclass(eq=False)
