@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
+import socket
+import tempfile
+import threading
 from collections.abc import Callable, Coroutine, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from weakref import WeakSet
 
+from ottla.broker.embedded import STOP_SECONDS
 from ottla.broker.embedded import Broker as EmbeddedBroker
+from ottla.broker.network.server import reserve_port
 from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker, start_broker
+from ottla.errors import IllegalStateError, OttlaError
+from ottla.model import Endpoint
 from ottla.testing.clock import BrokerClock, MovableClock
+from ottla.testing.disk_faults import faulty_store
 from ottla.testing.durations import Duration
 from ottla.testing.faults import Faults
 from ottla.testing.inspection import Inspection, Isolation, T, wait_for
@@ -71,12 +83,138 @@ class Broker(EmbeddedBroker):
         """Every request; `requests()` chooses among them."""
         self.is_shared = False  # by the tests of a session or module, which reset it after each
         interception = Interception(self.faults, self.log, clock)
-        self._instruments = Instruments(clock, interception.intercept)
-        self._inspection = Inspection(lambda: self.bootstrap_servers)
+        self._instruments = Instruments(
+            clock=clock,
+            intercept=interception.intercept,
+            wrap_store=faulty_store(self.faults, clock),
+            are_nodes_separate=self.faults.are_nodes_separate,
+        )
+        self._inspection = Inspection(self._answering_servers)
+        self._first_settings = self._settings
+        self._folder_to_remove: str | None = None
+        # While it is down, until `restart`: where it listened, and what keeps its ports from others.
+        self._last_addresses: dict[int, Endpoint] = {}
+        self._reserved: list[socket.socket] = []
+        self._pause: _Pause | None = None
         BROKERS.add(self)
 
     def _start_broker(self, settings: BrokerSettings) -> Coroutine[Any, Any, RunningBroker]:
         return start_broker(settings, self._instruments)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients want as `bootstrap.servers`; while it is down after `kill`, where it will be again."""
+        if self._running is None and self._last_addresses:
+            return ",".join(map(str, self._last_addresses.values()))
+        return super().bootstrap_servers
+
+    def _answering_servers(self) -> str:
+        if self._pause is not None:
+            raise IllegalStateError("the broker is paused: call unpause()")
+        self._running_broker()
+        return self.bootstrap_servers
+
+    # Trouble of the process.
+
+    def start(self) -> Self:
+        """Starts and returns when clients can connect."""
+        if self._data_dir is None:
+            self._data_dir = self._folder_to_remove = tempfile.mkdtemp(prefix="ottla-")
+        super().start()
+        return self
+
+    def stop(self) -> None:
+        """Stops cleanly; nothing happens if the broker is not running, or runs in the parent of this process."""
+        if self._is_inherited():
+            return
+        self.unpause()
+        self.faults.clear()
+        super().stop()
+        self._release_ports()
+        self._settings, self._last_addresses = self._first_settings, {}
+        if self._folder_to_remove is not None:
+            shutil.rmtree(self._folder_to_remove, ignore_errors=True)
+            self._data_dir = self._folder_to_remove = None
+
+    def kill(self) -> None:
+        """Ends the broker as kill -9 would: connections are cut, and it saves nothing. `restart` starts it again.
+
+        Its folder is then as it was at this moment, so that the next start has to recover it.
+        """
+        running, loop = self._running_broker()
+        if self._pause is not None:
+            self._pause.kill(running)
+            self._pause = None
+        self._note_settings()
+        found = f"{self.data_dir}.killed"
+        try:
+            asyncio.run_coroutine_threadsafe(_kill(running, self.data_dir, found), loop).result(
+                STOP_SECONDS
+            )
+        finally:
+            self._reserved = running.take_reserved_ports()
+            self._running, self._addresses = None, {}
+            self._end_thread()
+        shutil.rmtree(self.data_dir)
+        os.rename(found, self.data_dir)
+
+    def restart(self) -> None:
+        """Starts it again with the same data at the same addresses; if it runs, it is stopped cleanly first."""
+        if self._running is not None:
+            self.unpause()
+            self._note_settings()
+            super().stop()
+            self._reserved = [
+                reserve_port(family, (str(address[0]), endpoint.port))
+                for endpoint in self._settings.addresses.values()
+                for family, _, _, _, address in socket.getaddrinfo(
+                    *endpoint, type=socket.SOCK_STREAM
+                )
+            ]
+        elif not self._last_addresses:
+            raise IllegalStateError("the broker was never started: call start()")
+        super().start()
+        self._release_ports()
+
+    def _note_settings(self) -> None:
+        """Notes where its nodes listen, for the next start."""
+        self._last_addresses = dict(self._addresses)
+        running = self._running_broker()[0]
+        self._settings = replace(self._settings, addresses=dict(running.addresses))
+
+    def _release_ports(self) -> None:
+        for reserved in self._reserved:
+            reserved.close()
+        self._reserved = []
+
+    def pause(self) -> _Pause:
+        """Stops it in the middle of everything: connections stay open, and nothing is answered.
+
+            with broker.pause():
+                ...  # clients wait
+
+        `unpause`, or the end of a `with` block around it, lets it go on. Sessions do not end by a pause.
+        """
+        loop = self._running_broker()[1]
+        if self._pause is not None:
+            raise IllegalStateError("the broker is paused already")
+        self._pause = _Pause(self)
+        loop.call_soon_threadsafe(self._pause.block)
+        if not self._pause.is_in_effect.wait(STOP_SECONDS):
+            raise TimeoutError("the broker is too busy to be paused")
+        return self._pause
+
+    def unpause(self) -> None:
+        """Lets a paused broker go on; nothing happens if it is not paused."""
+        if self._pause is not None:
+            pause, self._pause = self._pause, None
+            pause.is_over.set()
+
+    def _run_on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._pause is not None:
+            coroutine.close()
+            raise IllegalStateError("the broker is paused: call unpause()")
+        return super()._run_on_loop(coroutine)
 
     def _move_clock(self, move: Callable[[], None]) -> None:
         if self._running is None:
@@ -86,6 +224,7 @@ class Broker(EmbeddedBroker):
 
     def reset(self) -> None:
         """Removes all faults, and lets the clock show real time again."""
+        self.unpause()
         self.faults.clear()
         self.clock.reset()
 
@@ -147,3 +286,50 @@ class Broker(EmbeddedBroker):
         Records are compared by key and value, or by what `by` makes of them; `by_sink` is for the sink if it differs.
         """
         self._inspection.assert_exactly_once(source, sink, by=by, by_sink=by_sink)
+
+
+class _Pause:
+    """Holds the thread of a broker; to be used in a `with` statement, or ended with `Broker.unpause`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._killed: RunningBroker | None = None
+        self.is_in_effect = threading.Event()
+        self.is_over = threading.Event()
+
+    def block(self) -> None:
+        """Blocks the broker's event loop."""
+        self.is_in_effect.set()
+        self.is_over.wait()
+        if self._killed is not None:
+            for server in self._killed.servers.values():
+                server.kill()
+
+    def kill(self, running: RunningBroker) -> None:
+        """Ends the pause; what clients have sent meanwhile is not handled any more."""
+        self._killed = running
+        self.is_over.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._broker.unpause()
+
+
+async def _kill(running: RunningBroker, data_dir: str, copy_dir: str) -> None:
+    """Ends a broker and copies its folder as it is then; what the storage does at its end stays out of the copy."""
+    await running.kill()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    shutil.copytree(data_dir, copy_dir, copy_function=_copy_if_there)
+    with suppress(OttlaError, OSError):
+        running.cluster.store.close()
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    # Threads of the storage may be renaming files.
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)

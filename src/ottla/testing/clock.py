@@ -6,13 +6,19 @@ clock says so. The clocks of clients are their own.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Final
 
 from ottla.errors import ConfigError
+from ottla.ports import Clock
 from ottla.testing.durations import Duration, seconds_of
+
+# How often delays look whether a test has moved the clock.
+CHECK_SECONDS: Final = 0.005
 
 
 class MovableClock:
@@ -89,6 +95,13 @@ class MovableClock:
                 self._stopped = (seconds, self._stopped[1])
             else:
                 self._wall_offset = seconds - self._real_wall()
+
+
+async def wait_by(clock: Clock, seconds: float) -> None:
+    """Waits by a clock that a test may stop and move."""
+    end = clock.monotonic_seconds() + seconds
+    while clock.monotonic_seconds() < end:
+        await asyncio.sleep(CHECK_SECONDS)
 
 
 def wall_seconds_of(moment: datetime | str | float) -> float:

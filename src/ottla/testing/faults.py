@@ -155,19 +155,70 @@ class Fault:
         )
 
 
+@dataclass(eq=False)
+class NetworkPartition:
+    """Clients or nodes that cannot be reached. `heal()`, or the end of a `with` block around it, ends it."""
+
+    client_ids: frozenset[str]
+    nodes: frozenset[int]
+    _faults: Faults = field(repr=False)
+    lasts: bool = True
+
+    def separates(self, client_id: str | None, node_id: int) -> bool:
+        """Whether a client and a node do not reach each other."""
+        if self.client_ids and client_id not in self.client_ids:
+            return False
+        return not self.nodes or node_id in self.nodes
+
+    def separates_nodes(self, one: int, other: int) -> bool:
+        """Whether two nodes do not reach each other: one of them is cut off from all, or from all nodes."""
+        return not self.client_ids and (one in self.nodes) != (other in self.nodes)
+
+    def heal(self) -> None:
+        """Ends it; nothing happens if it has ended."""
+        self._faults.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.heal()
+
+
+@dataclass(eq=False)
+class DiskFault:
+    """A full or slow disk. `remove()`, or the end of a `with` block around it, ends it."""
+
+    is_full: bool
+    delay_seconds: float
+    _faults: Faults = field(repr=False)
+
+    def remove(self) -> None:
+        """Ends it; nothing happens if it has ended."""
+        self._faults.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
 class Faults:
     """The faults of a broker. They can be added and removed at any time, from any thread."""
 
     def __init__(self, node_ids: Sequence[int]) -> None:
         self._node_ids = node_ids
         self._faults: tuple[Fault, ...] = ()
+        self._partitions: tuple[NetworkPartition, ...] = ()
+        self._disk_faults: tuple[DiskFault, ...] = ()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._faults)
+        return len(list(iter(self)))
 
-    def __iter__(self) -> Iterator[Fault]:
-        return iter(self._faults)
+    def __iter__(self) -> Iterator[Fault | NetworkPartition | DiskFault]:
+        return iter((*self._faults, *self._partitions, *self._disk_faults))
 
     def add(
         self,
@@ -236,11 +287,75 @@ class Faults:
         target = Target(api, topic, partition, group, transactional_id, client_id, node)
         return self._add(Fault(target, [_outcome(each) for each in outcomes], len(outcomes)))
 
+    def partition_network(
+        self,
+        *,
+        client_id: str | Sequence[str] | None = None,
+        node: int | Sequence[int] | None = None,
+    ) -> NetworkPartition:
+        """Cuts clients off from the broker, or from some nodes; or nodes from all clients and all other nodes.
+
+            with broker.faults.partition_network(client_id="billing"):
+                ...  # the broker hears nothing of it, and its connections stay open
+
+        Requests are not handled, and get no answer; clients notice by their own timeouts. When it heals, connections
+        on which requests were lost are cut. Leaders stay where they are: `move_leader` and `kill_node` do what a
+        controller of Kafka would.
+        """
+        client_ids = [client_id] if isinstance(client_id, str) else list(client_id or ())
+        nodes = [node] if isinstance(node, int) else list(node or ())
+        if not client_ids and not nodes:
+            raise ConfigError("a partition needs client_id= or node=; pause() stops all answers")
+        for each in nodes:
+            self._check_node(each)
+        if not client_ids and set(nodes) == set(self._node_ids) and len(nodes) > 1:
+            raise ConfigError("all nodes are on the same side: pause() stops all answers")
+        partition = NetworkPartition(frozenset(client_ids), frozenset(nodes), self)
+        with self._lock:
+            self._partitions = (*self._partitions, partition)
+        return partition
+
+    def fill_disk(self) -> DiskFault:
+        """Lets the disk be full: records and changes of topics are refused, as with a real full disk."""
+        return self._add_disk_fault(DiskFault(True, 0.0, self))
+
+    def slow_disk(self, delay: Duration) -> DiskFault:
+        """Lets every write become durable only after a delay, by the broker's clock."""
+        seconds = seconds_of(delay)
+        if not seconds:
+            raise ConfigError("a delay of 0 is no slow disk")
+        return self._add_disk_fault(DiskFault(False, seconds, self))
+
+    def _add_disk_fault(self, fault: DiskFault) -> DiskFault:
+        with self._lock:
+            self._disk_faults = (*self._disk_faults, fault)
+        return fault
+
+    @property
+    def is_disk_full(self) -> bool:
+        return any(fault.is_full for fault in self._disk_faults)
+
+    @property
+    def disk_delay_seconds(self) -> float:
+        return sum(fault.delay_seconds for fault in self._disk_faults)
+
+    def partition_between(self, client_id: str | None, node_id: int) -> NetworkPartition | None:
+        """What keeps a client from reaching a node."""
+        return next((each for each in self._partitions if each.separates(client_id, node_id)), None)
+
+    def are_nodes_separate(self, one: int, other: int) -> bool:
+        """Whether two nodes do not reach each other."""
+        return any(each.separates_nodes(one, other) for each in self._partitions)
+
+    def _check_node(self, node: int | None) -> None:
+        if node not in self._node_ids:
+            known = ", ".join(map(str, self._node_ids))
+            raise ConfigError(f"there is no node {node!r}: the nodes are {known}")
+
     def _add(self, fault: Fault) -> Fault:
         fault.target.validate()
-        if fault.target.node not in (None, *self._node_ids):
-            known = ", ".join(map(str, self._node_ids))
-            raise ConfigError(f"there is no node {fault.target.node!r}: the nodes are {known}")
+        if fault.target.node is not None:
+            self._check_node(fault.target.node)
         if fault.times is not None and (type(fault.times) is not int or fault.times < 1):
             raise ConfigError(f"times={fault.times!r} would hit nothing: give a number from 1 on")
         if type(fault.skip) is not int or fault.skip < 0:
@@ -252,15 +367,19 @@ class Faults:
             self._faults = (*self._faults, fault)
         return fault
 
-    def remove(self, fault: Fault) -> None:
+    def remove(self, fault: Fault | NetworkPartition | DiskFault) -> None:
         """Ends a fault; nothing happens if it has ended."""
         with self._lock:
             self._faults = tuple(each for each in self._faults if each is not fault)
+            self._partitions = tuple(each for each in self._partitions if each is not fault)
+            self._disk_faults = tuple(each for each in self._disk_faults if each is not fault)
+        if isinstance(fault, NetworkPartition):
+            fault.lasts = False
 
     def clear(self) -> None:
         """Ends all faults."""
-        with self._lock:
-            self._faults = ()
+        for fault in tuple(self):
+            self.remove(fault)
 
     def meet(self, meeting: Meeting) -> tuple[Fault, Outcome] | None:
         """The fault that a request meets, and what becomes of it."""

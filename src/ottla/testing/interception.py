@@ -26,8 +26,9 @@ from ottla.broker.requests.request import (
 )
 from ottla.broker.requests.response_errors import error_counter_of
 from ottla.ports import Clock
+from ottla.testing.clock import CHECK_SECONDS, wait_by
 from ottla.testing.error_responses import ErrorInjection, merge
-from ottla.testing.faults import Fault, Faults, Meeting, Outcome
+from ottla.testing.faults import Fault, Faults, Meeting, NetworkPartition, Outcome
 from ottla.testing.request_log import LoggedRequest, RequestLog, error_names
 from ottla.testing.subjects import Named, named_in
 from ottla.wire.messages.fetch import FetchRequest
@@ -36,7 +37,6 @@ from ottla.wire.messages.metadata import MetadataRequest
 # These only read, and their errors are put into their responses: a fetch session names few partitions in its requests,
 # and a Metadata request may ask for all topics.
 OVERWRITTEN: Final = frozenset({"Fetch", "Metadata"})
-DELAY_CHECK_SECONDS: Final = 0.005
 # Of the clients with which the kit itself looks at a broker and seeds it: they meet no faults, and are not logged.
 OWN_CLIENT_ID: Final = "ottla-testing"
 
@@ -93,6 +93,10 @@ class Interception:
             )
             began = self._clock.monotonic_seconds()
             call = Call(api, handle, node, request, context, entry, began)
+            partition = self._faults.partition_between(context.client_id, node.node_id)
+            if partition is not None:
+                entry.lost = "lost in a network partition"
+                return self._lose(partition)
             met = self._faults.meet(Meeting(api.name, context.client_id, node.node_id, named))
             if met is None:
                 return self._observe(call)
@@ -134,7 +138,7 @@ class Interception:
                     injection.overwrite(response)
                 elif reply is not None:
                     response = merge(call.api.name, response, refused)
-            await self._wait(outcome.delay_seconds)
+            await wait_by(self._clock, outcome.delay_seconds)
             if outcome.drop == "after":
                 call.entry.lost = "handled, and its answer lost"
                 raise CloseConnectionError(f"a fault of the test lost the answer ({fault})")
@@ -143,11 +147,11 @@ class Interception:
 
         return finish()
 
-    async def _wait(self, seconds: float) -> None:
-        """Waits by the broker's clock, which a test may stop and move."""
-        end = self._clock.monotonic_seconds() + seconds
-        while self._clock.monotonic_seconds() < end:
-            await asyncio.sleep(DELAY_CHECK_SECONDS)
+    async def _lose(self, partition: NetworkPartition) -> NoReply:
+        """Gives no answer and keeps the connection; when the network is whole again, the connection is cut."""
+        while partition.lasts:
+            await asyncio.sleep(CHECK_SECONDS)
+        raise CloseConnectionError("its request was lost in a network partition of the test")
 
     def _observe(self, call: Call) -> Any:
         """The handler's own reply; the log learns what it was."""

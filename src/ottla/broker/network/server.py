@@ -319,7 +319,7 @@ class Server:
         for listener in self._listeners:
             with suppress(TimeoutError):
                 await asyncio.wait_for(listener.wait_closed(), DRAIN_SECONDS)
-        return [_reserve(*address) for address in addresses]
+        return [reserve_port(*address) for address in addresses]
 
 
 def has_unread_bytes(descriptor: int) -> bool:
@@ -328,7 +328,7 @@ def has_unread_bytes(descriptor: int) -> bool:
     return struct.unpack("i", waiting) != (0,)
 
 
-def _reserve(family: int, address: tuple[str, int]) -> socket.socket:
+def reserve_port(family: int, address: tuple[str, int]) -> socket.socket:
     """Binds a socket that does not listen: whoever connects is refused, as by a machine without the broker."""
     reserved = socket.socket(family, socket.SOCK_STREAM)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
