@@ -9,12 +9,13 @@ import pytest
 
 import ottla
 from ottla.errors import ConfigError
+from ottla.testing import Broker
 from ottla.testing.inspection import Inspection, wait_for
 
 
 @pytest.fixture
-def inspection(ottla_broker: ottla.Broker) -> Inspection:
-    return Inspection(lambda: ottla_broker.bootstrap_servers)
+def inspection(ottla_broker: Broker) -> Inspection:
+    return ottla_broker
 
 
 @pytest.fixture

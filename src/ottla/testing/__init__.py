@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.testing.faults import Fault, Faults
     from ottla.testing.inspection import wait_for
     from ottla.testing.request_log import LoggedRequest
+    from ottla.testing.served_broker import ServedBroker
     from ottla.testing.unittest_case import BrokerTestCase
 
 _HOMES = {
@@ -28,6 +29,7 @@ _HOMES = {
     "Fault": "faults",
     "Faults": "faults",
     "LoggedRequest": "request_log",
+    "ServedBroker": "served_broker",
     "wait_for": "inspection",
 }
 
@@ -38,6 +40,7 @@ __all__ = [
     "Fault",
     "Faults",
     "LoggedRequest",
+    "ServedBroker",
     "wait_for",
 ]
 

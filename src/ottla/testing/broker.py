@@ -8,8 +8,8 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Hashable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from weakref import WeakSet
@@ -22,25 +22,20 @@ from ottla.errors import IllegalStateError, OttlaError
 from ottla.model import Endpoint
 from ottla.testing.clock import BrokerClock, MovableClock
 from ottla.testing.disk_faults import faulty_store
-from ottla.testing.durations import Duration
 from ottla.testing.faults import Faults
-from ottla.testing.inspection import Inspection, Isolation, T, wait_for
+from ottla.testing.inspection import Inspection, T
 from ottla.testing.interception import Interception
 from ottla.testing.request_log import LoggedRequest, RequestLog
-from ottla.testing.seeding import Seed, read_seed, write_seed
 
 if TYPE_CHECKING:
-    from ottla.client.admin_model import GroupDescription, TransactionDescription
-    from ottla.client.model import ConsumerRecord
     from ottla.config.option_types import BrokerOptions
-    from ottla.model import TopicPartition
 
 
 # Those that there are; the pytest plugin shows what they were asked.
 BROKERS: Final[WeakSet[Broker]] = WeakSet()
 
 
-class Broker(EmbeddedBroker):
+class Broker(EmbeddedBroker, Inspection):
     """`ottla.Broker` for tests.
 
         >>> from ottla.testing import Broker
@@ -89,7 +84,6 @@ class Broker(EmbeddedBroker):
             wrap_store=faulty_store(self.faults, clock),
             are_nodes_separate=self.faults.are_nodes_separate,
         )
-        self._inspection = Inspection(self._answering_servers)
         self._first_settings = self._settings
         self._folder_to_remove: str | None = None
         # While it is down, until `restart`: where it listened, and what keeps its ports from others.
@@ -187,7 +181,7 @@ class Broker(EmbeddedBroker):
             reserved.close()
         self._reserved = []
 
-    def pause(self) -> _Pause:
+    def pause(self) -> AbstractContextManager[object]:
         """Stops it in the middle of everything: connections stay open, and nothing is answered.
 
             with broker.pause():
@@ -198,11 +192,13 @@ class Broker(EmbeddedBroker):
         loop = self._running_broker()[1]
         if self._pause is not None:
             raise IllegalStateError("the broker is paused already")
-        self._pause = _Pause(self)
+        self._pause = _Pause()
         loop.call_soon_threadsafe(self._pause.block)
         if not self._pause.is_in_effect.wait(STOP_SECONDS):
             raise TimeoutError("the broker is too busy to be paused")
-        return self._pause
+        ending = ExitStack()
+        ending.callback(self.unpause)
+        return ending
 
     def unpause(self) -> None:
         """Lets a paused broker go on; nothing happens if it is not paused."""
@@ -228,10 +224,6 @@ class Broker(EmbeddedBroker):
         self.faults.clear()
         self.clock.reset()
 
-    def seed(self, seed: Seed, *, folder: str | os.PathLike[str] = ".") -> None:
-        """Creates topics with records, from a file or a dict as `ottla.testing.seeding` describes."""
-        write_seed(self.bootstrap_servers, read_seed(seed, folder))
-
     def requests(self, api: str | None = None, *, topic: str | None = None) -> list[LoggedRequest]:
         """The newest 10,000 requests, oldest first: of all APIs, or of one; about all topics, or about one."""
         return [
@@ -240,59 +232,11 @@ class Broker(EmbeddedBroker):
             if api in (None, request.api) and (topic is None or request.names(topic))
         ]
 
-    def records(
-        self, topic: str, *, isolation: Isolation = "read_committed"
-    ) -> list[ConsumerRecord[Any, Any]]:
-        """All records of a topic, by partition and offset; keys and values are bytes.
-
-        By default as a read_committed consumer sees them: none of aborted or open transactions.
-        """
-        return self._inspection.records(topic, isolation=isolation)
-
-    def groups(self) -> dict[str, GroupDescription]:
-        """Every group by its id: state, members, and what each member is assigned."""
-        return self._inspection.groups()
-
-    def transactions(self) -> dict[str, TransactionDescription]:
-        """Every transactional id that a producer has used: state, producer, and the partitions of what is open."""
-        return self._inspection.transactions()
-
-    def lag(self, group: str, *, topic: str | None = None) -> dict[TopicPartition, int]:
-        """How many committed records a group has not committed yet, by partition; markers do not count."""
-        return self._inspection.lag(group, topic=topic)
-
-    def wait_lag_zero(
-        self, group: str, *, topic: str | None = None, timeout: Duration = 10.0
-    ) -> None:
-        """Waits until a group has committed all records of the partitions for which it commits."""
-        self._inspection.wait_lag_zero(group, topic=topic, timeout=timeout)
-
-    def wait_for(
-        self, predicate: Callable[[], T], *, timeout: Duration = 10.0, what: str = "the predicate"
-    ) -> T:
-        """Waits until a predicate holds, and returns what it gave; TimeoutError says what was waited for."""
-        return wait_for(predicate, timeout=timeout, what=what)
-
-    def assert_exactly_once(
-        self,
-        source: str,
-        sink: str,
-        *,
-        by: Callable[[ConsumerRecord[Any, Any]], Hashable] | None = None,
-        by_sink: Callable[[ConsumerRecord[Any, Any]], Hashable] | None = None,
-    ) -> None:
-        """Fails unless every committed record of `source` is in `sink` once, and nothing else is.
-
-        Records are compared by key and value, or by what `by` makes of them; `by_sink` is for the sink if it differs.
-        """
-        self._inspection.assert_exactly_once(source, sink, by=by, by_sink=by_sink)
-
 
 class _Pause:
-    """Holds the thread of a broker; to be used in a `with` statement, or ended with `Broker.unpause`."""
+    """Holds the thread of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self) -> None:
         self._killed: RunningBroker | None = None
         self.is_in_effect = threading.Event()
         self.is_over = threading.Event()
@@ -309,12 +253,6 @@ class _Pause:
         """Ends the pause; what clients have sent meanwhile is not handled any more."""
         self._killed = running
         self.is_over.set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._broker.unpause()
 
 
 async def _kill(running: RunningBroker, data_dir: str, copy_dir: str) -> None:

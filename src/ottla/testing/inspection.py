@@ -5,7 +5,9 @@ Everything is read over Kafka's protocol, as any client would: what a test sees 
 
 from __future__ import annotations
 
+import os
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -14,6 +16,7 @@ from ottla.errors import ConfigError
 from ottla.model import TopicPartition
 from ottla.testing.durations import Duration, seconds_of
 from ottla.testing.interception import OWN_CLIENT_ID
+from ottla.testing.seeding import Seed, read_seed, write_seed
 
 if TYPE_CHECKING:
     from ottla.client.admin_model import GroupDescription, TransactionDescription
@@ -29,11 +32,16 @@ READ_SECONDS = 30.0
 SHOWN_RECORDS = 5
 
 
-class Inspection:
-    """Looks at the cluster at an address; `bootstrap_servers` is asked each time, since nodes come and go."""
+class Inspection(ABC):
+    """What brokers for tests have in common: a test can look into them, and fill them."""
 
-    def __init__(self, bootstrap_servers: Callable[[], str]) -> None:
-        self._bootstrap_servers = bootstrap_servers
+    @abstractmethod
+    def _answering_servers(self) -> str:
+        """Where the broker answers now; IllegalStateError if it does not."""
+
+    def seed(self, seed: Seed, *, folder: str | os.PathLike[str] = ".") -> None:
+        """Creates topics with records, from a file or a dict as `ottla.testing.seeding` describes."""
+        write_seed(self._answering_servers(), read_seed(seed, folder))
 
     def records(
         self, topic: str, *, isolation: Isolation = "read_committed"
@@ -123,13 +131,19 @@ class Inspection:
             counted = f"{wanted.total()} record(s) in {source}, {found.total()} in {sink}"
             raise AssertionError("; ".join([f"not exactly once: {counted}", *lines]))
 
+    def wait_for(
+        self, predicate: Callable[[], T], *, timeout: Duration = 10.0, what: str = "the predicate"
+    ) -> T:
+        """Waits until a predicate holds, and returns what it gave; TimeoutError says what was waited for."""
+        return wait_for(predicate, timeout=timeout, what=what)
+
     def _consumer(self, isolation: Isolation) -> Consumer:
         from ottla.client.blocking.consumer import Consumer
 
         if isolation not in ("read_committed", "read_uncommitted"):
             raise ConfigError(f"isolation={isolation!r}: write read_committed or read_uncommitted")
         return Consumer(
-            bootstrap_servers=self._bootstrap_servers(),
+            bootstrap_servers=self._answering_servers(),
             isolation_level=isolation,
             enable_auto_commit=False,
             allow_auto_create_topics=False,
@@ -139,7 +153,7 @@ class Inspection:
     def _admin(self) -> Admin:
         from ottla.client.blocking.admin import Admin
 
-        return Admin(bootstrap_servers=self._bootstrap_servers(), client_id=OWN_CLIENT_ID)
+        return Admin(bootstrap_servers=self._answering_servers(), client_id=OWN_CLIENT_ID)
 
 
 def _read(
