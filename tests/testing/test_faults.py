@@ -111,6 +111,8 @@ def test_a_fault_ends_with_its_block_by_remove_and_by_clear() -> None:
         ({"drop": "never"}, '"before" or "after"'),
         ({"drop": "before", "error": 6}, "need an answer"),
         ({"drop": "before", "delay": "1s"}, "need an answer"),
+        ({"drop": "after", "topic": 3}, "topic=3 can never match"),
+        ({"drop": "after", "client_id": "ottla-testing"}, "it is the kit's own"),
         ({"drop": "after", "node": 9}, "there is no node 9: the nodes are 1, 2"),
         ({"delay": -1}, "negative"),
         ({"delay": "soon"}, "is no duration"),

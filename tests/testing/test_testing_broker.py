@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import aiokafka
 import confluent_kafka
-import kafka
 import pytest
 
 import ottla
 from ottla.testing import Broker, wait_for
 
 SECONDS = 20.0
-# Sends a value; a producer without idempotence if that is what is asked for.
-Send = Callable[[Broker, str, bytes, bool], None]
 
 
 @pytest.fixture(scope="module")
@@ -52,62 +47,6 @@ def send_with_confluent_kafka(broker: Broker, topic: str, value: bytes, idempote
     producer.produce(topic, value, on_delivery=lambda error, _: failures.append(error))
     assert producer.flush(SECONDS) == 0
     assert failures == [None]
-
-
-def send_with_kafka_python(broker: Broker, topic: str, value: bytes, idempotent: bool) -> None:
-    producer = kafka.KafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers,
-        enable_idempotence=idempotent,
-        acks="all",
-        retries=10,
-    )
-    producer.send(topic, value).get(SECONDS)
-    producer.close()
-
-
-def send_with_aiokafka(broker: Broker, topic: str, value: bytes, idempotent: bool) -> None:
-    async def main() -> None:
-        async with aiokafka.AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, enable_idempotence=idempotent, acks="all"
-        ) as producer:
-            await producer.send_and_wait(topic, value)
-
-    asyncio.run(main())
-
-
-SENDERS = pytest.mark.parametrize(
-    "send",
-    [send_with_ottla, send_with_confluent_kafka, send_with_kafka_python, send_with_aiokafka],
-    ids=["ottla", "confluent-kafka", "kafka-python", "aiokafka"],
-)
-
-
-@SENDERS
-def test_a_lost_answer_makes_a_duplicate_unless_the_producer_is_idempotent(
-    broker: Broker, ottla_topic: str, send: Send
-) -> None:
-    for idempotent, copies in ((False, 2), (True, 1)):
-        topic = f"{ottla_topic}-{idempotent}"
-        send(broker, topic, b"first", idempotent)
-        with broker.faults.add("Produce", topic=topic, drop="after", times=1) as fault:
-            send(broker, topic, b"tea", idempotent)
-        assert fault.hits == 1
-        values = [record.value for record in broker.records(topic)]
-        assert values == [b"first", *[b"tea"] * copies]
-
-
-@SENDERS
-def test_a_lost_request_and_an_error_are_tried_again(
-    broker: Broker, ottla_topic: str, send: Send
-) -> None:
-    send(broker, ottla_topic, b"first", True)
-    outcomes = ["lost request", "NOT_LEADER_OR_FOLLOWER", "20ms"]
-    fault = broker.faults.script("Produce", outcomes, topic=ottla_topic)
-    send(broker, ottla_topic, b"tea", True)
-    assert fault.hits >= 3 or not fault.is_over
-    assert [record.value for record in broker.records(ottla_topic)] == [b"first", b"tea"]
-    met = [str(request.fault) for request in broker.requests("Produce", topic=ottla_topic)]
-    assert met[1:4] == ["lost request", "NOT_LEADER_OR_FOLLOWER", "answered 0.02 s late"]
 
 
 def test_an_error_of_one_partition_leaves_the_others_alone(

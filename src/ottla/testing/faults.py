@@ -22,6 +22,8 @@ from ottla.testing.subjects import SUBJECTS, Kind, Named, kinds_named_by
 
 Drop = Literal["before", "after"]
 ANY: Final = "*"
+# Of the clients with which the kit itself looks at a broker and seeds it: they meet no faults, and are not logged.
+OWN_CLIENT_ID: Final = "ottla-testing"
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,12 @@ class Target:
             nearest = get_close_matches(str(self.api), SUBJECTS, 1)
             hint = f": did you mean {nearest[0]}?" if nearest else ""
             raise ConfigError(f"the broker serves no API {self.api!r}{hint}")
+        for name in ("topic", "group", "transactional_id", "client_id"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise ConfigError(f"{name}={value!r} can never match: it is no text")
+        if self.client_id == OWN_CLIENT_ID:
+            raise ConfigError(f"client_id={OWN_CLIENT_ID!r} can never match: it is the kit's own")
         if self.partition is not None and (type(self.partition) is not int or self.partition < 0):
             raise ConfigError(f"partition={self.partition!r} is no number of a partition")
         if self.partition is not None and self.topic is None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
 from ottla.testing.durations import Duration, seconds_of
-from ottla.testing.interception import OWN_CLIENT_ID
+from ottla.testing.faults import OWN_CLIENT_ID
 from ottla.testing.seeding import Seed, read_seed, write_seed
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from ottla.broker.requests.response_errors import error_counter_of
 from ottla.ports import Clock
 from ottla.testing.clock import CHECK_SECONDS, wait_by
 from ottla.testing.error_responses import ErrorInjection, merge
-from ottla.testing.faults import Fault, Faults, Meeting, NetworkPartition, Outcome
+from ottla.testing.faults import OWN_CLIENT_ID, Fault, Faults, Meeting, NetworkPartition, Outcome
 from ottla.testing.request_log import LoggedRequest, RequestLog, error_names
 from ottla.testing.subjects import Named, named_in
 from ottla.wire.messages.fetch import FetchRequest
@@ -37,8 +37,6 @@ from ottla.wire.messages.metadata import MetadataRequest
 # These only read, and their errors are put into their responses: a fetch session names few partitions in its requests,
 # and a Metadata request may ask for all topics.
 OVERWRITTEN: Final = frozenset({"Fetch", "Metadata"})
-# Of the clients with which the kit itself looks at a broker and seeds it: they meet no faults, and are not logged.
-OWN_CLIENT_ID: Final = "ottla-testing"
 
 
 @dataclass(frozen=True)

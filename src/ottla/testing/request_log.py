@@ -15,6 +15,8 @@ from ottla.testing.subjects import Named
 # The oldest requests are forgotten.
 MAX_REQUESTS: Final = 10_000
 SHOWN_NAMES: Final = 4
+# Of what a request names; one may name a hundred thousand partitions.
+MAX_NAMES: Final = 1000
 # In the report of a test that failed.
 SHOWN_REQUESTS: Final = 100
 
@@ -30,6 +32,7 @@ class LoggedRequest:
     version: int
     client_id: str | None
     named: Sequence[Named]
+    named_count: int
     # What a fault did to it.
     fault: str | None = None
     # The errors of the response by name, with how often each is in it; None while there is no response.
@@ -53,8 +56,8 @@ class LoggedRequest:
     def __str__(self) -> str:
         at = datetime.fromtimestamp(self.at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
         about = ", ".join(filter(None, map(_text, self.named[:SHOWN_NAMES])))
-        if len(self.named) > SHOWN_NAMES:
-            about += f" and {len(self.named) - SHOWN_NAMES} more"
+        if self.named_count > SHOWN_NAMES:
+            about += f" and {self.named_count - SHOWN_NAMES} more"
         line = f"{at} #{self.number} {self.api} v{self.version} of {self.client_id} to node {self.node_id}"
         if about:
             line += f" ({about})"
@@ -103,7 +106,9 @@ class RequestLog:
         named: Sequence[Named],
     ) -> LoggedRequest:
         self._count += 1
-        request = LoggedRequest(self._count, at_ms, node_id, api, version, client_id, named)
+        request = LoggedRequest(
+            self._count, at_ms, node_id, api, version, client_id, named[:MAX_NAMES], len(named)
+        )
         self._requests.append(request)
         return request
 

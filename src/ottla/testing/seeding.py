@@ -29,7 +29,7 @@ import yaml
 
 from ottla.cli.records.json_lines import RecordToSend, parse, record_of
 from ottla.errors import ConfigError
-from ottla.testing.interception import OWN_CLIENT_ID
+from ottla.testing.faults import OWN_CLIENT_ID
 
 Seed = str | os.PathLike[str] | Mapping[str, object]
 
