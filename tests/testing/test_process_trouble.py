@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -170,6 +172,30 @@ def test_a_paused_broker_keeps_connections_and_answers_when_it_goes_on(
         send(broker.bootstrap_servers, "tea", [b"1", b"2"], pause_for_a_while)
     assert time.monotonic() - took[0] >= 0.3
     assert values_of(broker, "tea") == [b"1", b"2"]
+
+
+def test_a_child_of_the_test_does_not_touch_the_broker(broker: Broker) -> None:
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for touch in (broker.kill, broker.restart, broker.pause):
+            try:
+                touch()
+            except IllegalStateError:
+                refused += 1
+        broker.stop()
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert broker.groups() == {}
+
+
+def test_a_broker_that_cannot_start_leaves_no_folder(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ottla.OttlaError, match="in use"):
+        Broker(listen=broker.bootstrap_servers).start()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_paused_broker_says_so_to_the_test(broker: Broker) -> None:

@@ -177,6 +177,11 @@ def test_a_delayed_answer_waits_for_the_clock(broker: Broker, ottla_topic: str) 
         assert sent.result(SECONDS).offset == 1
 
 
+def test_a_misspelt_api_is_no_empty_list(broker: Broker) -> None:
+    with pytest.raises(ottla.ConfigError, match="did you mean Produce"):
+        broker.requests("Produse")
+
+
 def test_every_request_and_its_answer_are_logged(broker: Broker, ottla_topic: str) -> None:
     send_with_confluent_kafka(broker, ottla_topic, b"tea", False)
     (logged,) = broker.requests("Produce", topic=ottla_topic)

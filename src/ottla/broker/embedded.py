@@ -186,12 +186,19 @@ class Broker:
 
         return self._run_on_loop(call())
 
-    def _run_on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def _check_is_own(self) -> None:
+        """Refuses to control a broker of the parent of this process."""
         if self._is_inherited():
-            coroutine.close()
             raise IllegalStateError(
                 "the broker runs in the parent of this process: connect to its address, and let the parent control it"
             )
+
+    def _run_on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            self._check_is_own()
+        except IllegalStateError:
+            coroutine.close()
+            raise
         loop = self._running_broker()[1]
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result(STOP_SECONDS)
 

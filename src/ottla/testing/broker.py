@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import shutil
 import socket
@@ -22,7 +23,7 @@ from ottla.errors import IllegalStateError, OttlaError
 from ottla.model import Endpoint
 from ottla.testing.clock import BrokerClock, MovableClock
 from ottla.testing.disk_faults import faulty_store
-from ottla.testing.faults import Faults
+from ottla.testing.faults import Faults, check_api
 from ottla.testing.inspection import Inspection, T
 from ottla.testing.interception import Interception
 from ottla.testing.request_log import LoggedRequest, RequestLog
@@ -114,7 +115,12 @@ class Broker(EmbeddedBroker, Inspection):
         """Starts and returns when clients can connect."""
         if self._data_dir is None:
             self._data_dir = self._folder_to_remove = tempfile.mkdtemp(prefix="ottla-")
-        super().start()
+        try:
+            super().start()
+        except BaseException:
+            if self._running is None:
+                self._forget()
+            raise
         return self
 
     def stop(self) -> None:
@@ -124,6 +130,11 @@ class Broker(EmbeddedBroker, Inspection):
         self.unpause()
         self.faults.clear()
         super().stop()
+        atexit.unregister(self.stop)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forgets its addresses and its temporary folder: the next start is the first again."""
         self._release_ports()
         self._settings, self._last_addresses = self._first_settings, {}
         if self._folder_to_remove is not None:
@@ -136,6 +147,7 @@ class Broker(EmbeddedBroker, Inspection):
         Its folder is then as it was at this moment, so that the next start has to recover it.
         """
         running, loop = self._running_broker()
+        self._check_is_own()
         if self._pause is not None:
             self._pause.kill(running)
             self._pause = None
@@ -155,6 +167,7 @@ class Broker(EmbeddedBroker, Inspection):
     def restart(self) -> None:
         """Starts it again with the same data at the same addresses; if it runs, it is stopped cleanly first."""
         if self._running is not None:
+            self._check_is_own()
             self.unpause()
             self._note_settings()
             super().stop()
@@ -174,7 +187,11 @@ class Broker(EmbeddedBroker, Inspection):
         """Notes where its nodes listen, for the next start."""
         self._last_addresses = dict(self._addresses)
         running = self._running_broker()[0]
-        self._settings = replace(self._settings, addresses=dict(running.addresses))
+        self._settings = replace(
+            self._settings,
+            addresses=dict(running.addresses),
+            metrics=running.metrics_endpoint,
+        )
 
     def _release_ports(self) -> None:
         for reserved in self._reserved:
@@ -190,6 +207,7 @@ class Broker(EmbeddedBroker, Inspection):
         `unpause`, or the end of a `with` block around it, lets it go on. Sessions do not end by a pause.
         """
         loop = self._running_broker()[1]
+        self._check_is_own()
         if self._pause is not None:
             raise IllegalStateError("the broker is paused already")
         self._pause = _Pause()
@@ -226,6 +244,8 @@ class Broker(EmbeddedBroker, Inspection):
 
     def requests(self, api: str | None = None, *, topic: str | None = None) -> list[LoggedRequest]:
         """The newest 10,000 requests, oldest first: of all APIs, or of one; about all topics, or about one."""
+        if api is not None:
+            check_api(api)
         return [
             request
             for request in self.log

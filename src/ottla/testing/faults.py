@@ -26,6 +26,14 @@ ANY: Final = "*"
 OWN_CLIENT_ID: Final = "ottla-testing"
 
 
+def check_api(api: str) -> None:
+    """Refuses an API that the broker does not serve."""
+    if api not in SUBJECTS:
+        nearest = get_close_matches(str(api), SUBJECTS, 1)
+        hint = f": did you mean {nearest[0]}?" if nearest else ""
+        raise ConfigError(f"the broker serves no API {api!r}{hint}")
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What becomes of a request: by default it is handled as usual."""
@@ -86,10 +94,8 @@ class Target:
 
     def validate(self) -> None:
         """Refuses what no request can match."""
-        if self.api != ANY and self.api not in SUBJECTS:
-            nearest = get_close_matches(str(self.api), SUBJECTS, 1)
-            hint = f": did you mean {nearest[0]}?" if nearest else ""
-            raise ConfigError(f"the broker serves no API {self.api!r}{hint}")
+        if self.api != ANY:
+            check_api(self.api)
         for name in ("topic", "group", "transactional_id", "client_id"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
