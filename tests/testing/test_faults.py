@@ -9,16 +9,18 @@ import pytest
 
 from ottla.errors import ConfigError, ErrorCode
 from ottla.testing.durations import seconds_of
-from ottla.testing.faults import Faults, Meeting, Outcome
+from ottla.testing.faults import Faults, IncomingRequest, Outcome
 from ottla.testing.subjects import Named
 
 
-def produce(topic: str = "tea", partition: int = 0, client_id: str = "c", node: int = 1) -> Meeting:
-    return Meeting("Produce", client_id, node, [Named(topic, partition)])
+def produce(
+    topic: str = "tea", partition: int = 0, client_id: str = "c", node: int = 1
+) -> IncomingRequest:
+    return IncomingRequest("Produce", client_id, node, [Named(topic, partition)])
 
 
-def outcomes(faults: Faults, meeting: Meeting, count: int) -> list[str]:
-    met = [faults.meet(meeting) for _ in range(count)]
+def outcomes(faults: Faults, request: IncomingRequest, count: int) -> list[str]:
+    met = [faults.match(request) for _ in range(count)]
     return ["-" if each is None else str(each[1]) for each in met]
 
 
@@ -46,13 +48,13 @@ def test_a_fault_hits_the_first_requests_after_those_that_it_lets_pass() -> None
 def test_a_fault_is_for_what_it_names(about: dict[str, Any], hits: bool) -> None:
     faults = Faults([1, 2])
     faults.add("Produce", drop="after", **about)
-    assert (faults.meet(produce()) is not None) is hits
+    assert (faults.match(produce()) is not None) is hits
 
 
 def test_a_fault_of_every_api_hits_any_request() -> None:
     faults = Faults([1, 2])
     faults.add(drop="before")
-    assert faults.meet(Meeting("Heartbeat", None, 1, [Named()])) is not None
+    assert faults.match(IncomingRequest("Heartbeat", None, 1, [Named()])) is not None
 
 
 def test_a_script_says_what_becomes_of_each_request() -> None:

@@ -67,14 +67,18 @@ def test_the_requests_of_a_test_are_in_the_report_of_its_failure(
             send(ottla_broker, "of-the-second")
             assert False
 
+        def test_fails_without_a_broker():
+            assert False
+
         def test_fails_with_a_broker_of_its_own():
             with Broker() as broker:
                 send(broker, "of-the-third")
                 assert broker.records("of-the-third") == []
     """
     result = run_tests(pytester, tests, *arguments)
-    result.assert_outcomes(passed=1, failed=2)
+    result.assert_outcomes(passed=1, failed=3)
     output = result.stdout.str()
+    assert output.count("- requests to ") == 2
     assert "Produce v" in output
     assert "(of-the-second-0): ok after" in output
     assert "(of-the-third-0): ok after" in output

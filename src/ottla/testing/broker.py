@@ -32,8 +32,20 @@ if TYPE_CHECKING:
     from ottla.config.option_types import BrokerOptions
 
 
-# Those that there are; the pytest plugin shows what they were asked.
+# All brokers for tests in this process; the pytest plugin shows their requests when a test fails.
 BROKERS: Final[WeakSet[Broker]] = WeakSet()
+_RETENTION_OPTIONS: Final = frozenset(
+    {"log.retention.ms", "log.retention.minutes", "log.retention.hours"}
+)
+
+
+def with_endless_retention(options: Mapping[str, object]) -> dict[str, object]:
+    """The options, with endless retention unless they say how long records are kept.
+
+    By Kafka's defaults, records of a test with dates of last year would be gone five minutes after the start.
+    """
+    endless = {"log.retention.ms": -1} if _RETENTION_OPTIONS.isdisjoint(options) else {}
+    return {**endless, **options}
 
 
 class Broker(EmbeddedBroker, Inspection):

@@ -54,7 +54,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class IncomingRequest:
     """A request as faults see it."""
 
     api: str
@@ -84,12 +84,12 @@ class Target:
             and self.transactional_id in (None, named.transactional_id)
         )
 
-    def matches(self, meeting: Meeting) -> bool:
+    def matches(self, request: IncomingRequest) -> bool:
         return (
-            self.api in (ANY, meeting.api)
-            and self.client_id in (None, meeting.client_id)
-            and self.node in (None, meeting.node_id)
-            and any(map(self.concerns, meeting.named))
+            self.api in (ANY, request.api)
+            and self.client_id in (None, request.client_id)
+            and self.node in (None, request.node_id)
+            and any(map(self.concerns, request.named))
         )
 
     def validate(self) -> None:
@@ -395,10 +395,10 @@ class Faults:
         for fault in tuple(self):
             self.remove(fault)
 
-    def meet(self, meeting: Meeting) -> tuple[Fault, Outcome] | None:
+    def match(self, request: IncomingRequest) -> tuple[Fault, Outcome] | None:
         """The fault that a request meets, and what becomes of it."""
         for fault in self._faults:
-            if fault.target.matches(meeting):
+            if fault.target.matches(request):
                 outcome = fault.take()
                 if outcome is not None:
                     return fault, outcome

@@ -28,7 +28,14 @@ from ottla.broker.requests.response_errors import error_counter_of
 from ottla.ports import Clock
 from ottla.testing.clock import CHECK_SECONDS, wait_by
 from ottla.testing.error_responses import ErrorInjection, merge
-from ottla.testing.faults import OWN_CLIENT_ID, Fault, Faults, Meeting, NetworkPartition, Outcome
+from ottla.testing.faults import (
+    OWN_CLIENT_ID,
+    Fault,
+    Faults,
+    IncomingRequest,
+    NetworkPartition,
+    Outcome,
+)
 from ottla.testing.request_log import LoggedRequest, RequestLog, error_names
 from ottla.testing.subjects import Named, named_in
 from ottla.wire.messages.fetch import FetchRequest
@@ -95,7 +102,9 @@ class Interception:
             if partition is not None:
                 entry.lost = "lost in a network partition"
                 return self._lose(partition)
-            met = self._faults.meet(Meeting(api.name, context.client_id, node.node_id, named))
+            met = self._faults.match(
+                IncomingRequest(api.name, context.client_id, node.node_id, named)
+            )
             if met is None:
                 return self._observe(call)
             fault, outcome = met

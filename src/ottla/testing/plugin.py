@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.testing.seeding import Seed
 
 _NAME_CHARACTERS: Final = 100
+_BROKER_FIXTURES: Final = frozenset({"ottla_broker", "ottla_module_broker", "ottla_test_broker"})
 _MARKER: Final = "ottla_broker"
 _MARKER_HELP: Final = (
     "ottla_broker(nodes=1, options={}, seed=None): what ottla_test_broker is made with, or "
@@ -82,10 +83,9 @@ def ottla_test_broker(
 
 @contextmanager
 def _running(options: Mapping[str, object], nodes: int = 1) -> Iterator[Broker]:
-    from ottla.testing.broker import Broker
-    from ottla.testing.unittest_case import keeping_old_records
+    from ottla.testing.broker import Broker, with_endless_retention
 
-    with Broker(keeping_old_records(dict(options)), nodes=nodes) as broker:
+    with Broker(with_endless_retention(options), nodes=nodes) as broker:
         broker.is_shared = True
         yield broker
 
@@ -166,17 +166,21 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         marks = item.stash.get(_MARKS, {})
+        uses_shared = not _BROKER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
         for broker in _brokers():
-            _add_requests(report, broker, marks.get(broker, 0))
+            if uses_shared or not broker.is_shared:
+                _add_requests(report, broker, marks.get(broker, 0))
     return report
 
 
 def _add_requests(report: pytest.TestReport, broker: Broker, mark: int) -> None:
-    from ottla.testing.request_log import SHOWN_REQUESTS, shown
+    from ottla.testing.request_log import SHOWN_REQUESTS, format_requests
 
     requests = broker.log.since(mark)
     if requests:
-        report.sections.append((f"requests to {broker!r}", shown(requests, SHOWN_REQUESTS)))
+        report.sections.append(
+            (f"requests to {broker!r}", format_requests(requests, SHOWN_REQUESTS))
+        )
 
 
 def _brokers() -> list[Broker]:

@@ -129,7 +129,7 @@ class RequestLog:
         return len(self._requests)
 
 
-def shown(requests: Sequence[LoggedRequest], most: int) -> str:
+def format_requests(requests: Sequence[LoggedRequest], most: int) -> str:
     """The last requests, a line each."""
     left_out = max(0, len(requests) - most)
     lines = [f"({left_out} earlier requests are left out)"] if left_out else []

@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Final, Self
 
-import ottla
 from ottla.config.broker import BrokerConfig
 from ottla.errors import IllegalStateError, OttlaError
 from ottla.testing.inspection import Inspection
@@ -22,7 +21,8 @@ from ottla.testing.inspection import Inspection
 STOP_SECONDS: Final = 30.0
 LISTENING: Final = "listening on "
 SHOWN_LOG_CHARACTERS: Final = 2000
-_SOURCES: Final = str(Path(ottla.__file__).parents[1])
+# The folder of the package, for the process that is started.
+_SOURCES: Final = str(Path(__file__).parents[2])
 
 
 class ServedBroker(Inspection):

@@ -6,8 +6,8 @@ import sys
 import unittest
 from typing import Any, ClassVar
 
-from ottla.testing.broker import Broker
-from ottla.testing.request_log import SHOWN_REQUESTS, shown
+from ottla.testing.broker import Broker, with_endless_retention
+from ottla.testing.request_log import SHOWN_REQUESTS, format_requests
 
 
 class BrokerTestCase(unittest.TestCase):
@@ -31,7 +31,7 @@ class BrokerTestCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.broker = Broker(keeping_old_records(cls.broker_options), nodes=cls.broker_nodes)
+        cls.broker = Broker(with_endless_retention(cls.broker_options), nodes=cls.broker_nodes)
         cls.broker.start()
         cls.addClassCleanup(cls.broker.stop)
 
@@ -43,20 +43,9 @@ class BrokerTestCase(unittest.TestCase):
             if _failures(result) > failed_before:
                 requests = self.broker.log.since(mark)
                 print(f"requests of {self.id()}:", file=sys.stderr)
-                print(shown(requests, SHOWN_REQUESTS), file=sys.stderr)
+                print(format_requests(requests, SHOWN_REQUESTS), file=sys.stderr)
             self.broker.reset()
 
 
 def _failures(result: Any) -> int:
     return len(getattr(result, "failures", ())) + len(getattr(result, "errors", ()))
-
-
-_SAY_HOW_LONG = {"log.retention.ms", "log.retention.minutes", "log.retention.hours"}
-
-
-def keeping_old_records(options: dict[str, object]) -> dict[str, object]:
-    """The options with endless retention, unless they say how long records are kept.
-
-    By Kafka's defaults, records of a test with dates of last year would be gone five minutes after the start.
-    """
-    return {"log.retention.ms": -1, **options} if _SAY_HOW_LONG.isdisjoint(options) else options
