@@ -113,7 +113,12 @@ def reference() -> Iterator[tuple[str, str]]:
         text = "\n".join(f"::: ottla.{name}\n{inherited}" for name in names)
         yield f"reference/{file}.md", f"# {title}\n\n{text}"
     modules = [(name, f"ottla.{name}") for name in exported.MODULES]
-    for file, module in (*modules, ("spark", "ottla.spark"), ("pytest", "ottla.testing.plugin")):
+    for file, module in (
+        *modules,
+        ("spark", "ottla.spark"),
+        ("testing", "ottla.testing"),
+        ("pytest", "ottla.testing.plugin"),
+    ):
         title = MODULE_TITLES.get(file, file.capitalize() if file != "pytest" else "pytest plugin")
         rows.append(f"| [{title}]({file}.md) | `{module}` |")
         yield f"reference/{file}.md", f"# {title}\n\n{text_of_module(module)}"

@@ -34,6 +34,7 @@ from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.storage.local.recovery import folder_recovery
 from ottla.storage.local.sync import group_commit
+from ottla.testing import Broker
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -120,15 +121,15 @@ def test_a_failing_sync_acknowledges_nothing_and_heals(
 
 
 def test_a_partition_that_cannot_be_opened_is_offline_and_comes_back_by_itself(
-    start: Starter, monkeypatch: pytest.MonkeyPatch
+    ottla_test_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = start()
+    broker = ottla_test_broker
     with session_with(broker) as connection:
         for topic in (SICK, WELL):
             create(connection, topic)
             fill(connection, topic, b"before")
-    broker.stop()
-    broker = start()
+    broker.restart()
+    broker.clock.freeze()
     with session_with(broker) as connection:
         with monkeypatch.context() as patch:
             patch.setattr(os, "open", failing("open", errno.EIO))
@@ -142,7 +143,8 @@ def test_a_partition_that_cannot_be_opened_is_offline_and_comes_back_by_itself(
                 f"{broker.data_dir}/{SICK}-0": (STORAGE_ERROR, []),
             }
             fill(connection, WELL, b"meanwhile")
-        # Nobody asks for the partition: clients that see no leader wait for one.
+        # No client asks for the partition: clients that see no leader wait for one.
+        broker.clock.advance("1m")
         assert eventually(lambda: leader_of(connection, SICK)[0] == ErrorCode.NONE)
         assert values_in(fetch(connection, SICK, 0)) == [b"before"]
         assert list(log_dirs(connection)) == [broker.data_dir]

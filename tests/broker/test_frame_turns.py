@@ -13,7 +13,7 @@ from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.requests.api import Api
 from ottla.broker.requests.request import NO_REPLY, NoReply, RequestContext
 from ottla.wire.framing import frame_request
-from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 API_KEY = 18
 VERSION = 3
@@ -52,6 +52,7 @@ class Server:
             key=API_KEY,
             name="ApiVersions",
             request=ApiVersionsRequest,
+            response=ApiVersionsResponse,
             first_advertised=0,
             first_version=0,
             last_version=VERSION,

@@ -8,13 +8,13 @@ import pytest
 from tests.broker.group_errors.stage import OPTIONS
 from tests.broker.group_errors.table import SITUATIONS, Ready, prepare
 
-import ottla
+from ottla.testing import Broker
 
 
 @pytest.fixture(scope="module")
 def ready() -> Iterator[Ready]:
-    with ottla.Broker(OPTIONS) as broker:
-        yield prepare(broker.bootstrap_servers)
+    with Broker(OPTIONS) as broker:
+        yield prepare(broker.bootstrap_servers, broker.clock.advance)
 
 
 @pytest.mark.parametrize("title", SITUATIONS)

@@ -14,6 +14,7 @@ from tests.broker.test_join_group import pair
 
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
+from ottla.testing import Broker
 
 
 def use(connection: RawConnection, topic: str) -> Joined:
@@ -80,17 +81,18 @@ def test_two_members_go_on_in_their_generation(start: Starter) -> None:
         assert (again.generation_id, again.leader) == (2, members[0].member_id)
 
 
-def test_a_member_that_does_not_come_back_is_missed(start: Starter) -> None:
-    options = {"group.min.session.timeout.ms": 100}
-    broker = start(options=options)
-    with session_with(broker) as connection:
-        ask.await_coordinator(connection)
-        member = ask.enter(connection, "group", session_timeout_ms=2500)
-    broker.stop()
-    with session_with(start(options=options)) as connection:
-        ask.await_state(connection, "group", "Empty")
-        assert ask.heartbeat(connection, member) is ErrorCode.UNKNOWN_MEMBER_ID
-        assert ask.enter(connection, "group").generation > member.generation
+def test_a_member_that_does_not_come_back_is_missed() -> None:
+    with Broker() as broker:
+        with session_with(broker) as connection:
+            ask.await_coordinator(connection)
+            member = ask.enter(connection, "group", session_timeout_ms=10_000)
+        broker.restart()
+        with session_with(broker) as connection:
+            ask.await_state(connection, "group", "Stable")
+            broker.clock.advance("11s")
+            ask.await_state(connection, "group", "Empty")
+            assert ask.heartbeat(connection, member) is ErrorCode.UNKNOWN_MEMBER_ID
+            assert ask.enter(connection, "group").generation > member.generation
 
 
 def test_a_generation_that_was_not_agreed_on_is_forgotten(start: Starter) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tests.broker import group_requests as ask
-from tests.broker.requests import every_version_of, now_ms, session_with
+from tests.broker.requests import every_version_of, session_with
 
 import ottla
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
+from ottla.testing import Broker
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 
 VERSIONS = every_version_of(HeartbeatRequest)
@@ -31,13 +32,14 @@ def test_a_member_is_told_when_to_join_again(
 
 
 def test_heartbeats_keep_a_session_open_and_nothing_else_does() -> None:
-    session_timeout_ms = 2000
-    with ottla.Broker(group_min_session_timeout_ms=100) as broker, session_with(broker) as one:
+    with Broker() as broker, session_with(broker) as one:
+        broker.clock.freeze()
         ask.await_coordinator(one)
-        quiet = ask.enter(one, "quiet", session_timeout_ms=session_timeout_ms)
-        alive = ask.enter(one, "alive", session_timeout_ms=session_timeout_ms)
-        until_ms = now_ms() + 1.5 * session_timeout_ms
-        while now_ms() < until_ms:
+        quiet = ask.enter(one, "quiet", session_timeout_ms=10_000)
+        alive = ask.enter(one, "alive", session_timeout_ms=10_000)
+        for _ in range(3):
+            assert ask.describe(one, "quiet").group_state == "Stable"
+            broker.clock.advance("4s")
             assert ask.heartbeat(one, alive) is ErrorCode.NONE
         ask.await_state(one, "quiet", "Empty")
         assert ask.heartbeat(one, quiet) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -45,12 +47,12 @@ def test_heartbeats_keep_a_session_open_and_nothing_else_does() -> None:
 
 
 def test_a_commit_is_a_sign_of_life(topic: str) -> None:
-    session_timeout_ms = 2000
-    with ottla.Broker(group_min_session_timeout_ms=100) as broker, session_with(broker) as one:
+    with Broker() as broker, session_with(broker) as one:
+        broker.clock.freeze()
         ask.await_coordinator(one)
-        member = ask.enter(one, "g", session_timeout_ms=session_timeout_ms)
-        until_ms = now_ms() + 1.5 * session_timeout_ms
-        while now_ms() < until_ms:
+        member = ask.enter(one, "g", session_timeout_ms=10_000)
+        for _ in range(3):
+            broker.clock.advance("9s")
             errors = ask.commit(one, "g", {("__consumer_offsets", 0): 1}, member=member)
             assert errors == [ErrorCode.NONE]
         assert ask.heartbeat(one, member) is ErrorCode.NONE

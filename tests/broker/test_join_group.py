@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from tests.broker import group_requests as ask
 from tests.broker.group_requests import Joined
-from tests.broker.requests import eventually, every_version_of, session_with
+from tests.broker.requests import every_version_of, session_with
 
 import ottla
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
+from ottla.testing import Broker
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
 
@@ -156,19 +157,20 @@ def test_of_two_protocols_of_the_same_name_the_first_counts(
 
 def test_without_a_rebalance_timeout_the_session_timeout_counts() -> None:
     """Version 0 has none (KIP-62): a member that does not join again is dropped when its session would end."""
-    with ottla.Broker(group_min_session_timeout_ms=100) as quick, session_with(quick) as first:
+    with Broker() as broker, session_with(broker) as first:
+        broker.clock.freeze()
         ask.await_coordinator(first)
-        leader = ask.join(first, "g", session_timeout_ms=2500, version=0)
+        leader = ask.join(first, "g", session_timeout_ms=10_000, version=0)
         member = Joined("g", leader.member_id, leader.generation_id)
         ask.sync(first, member)
-        with session_with(quick) as second:
-            second.send(ask.join_request("g", session_timeout_ms=2500), 0)
+        with session_with(broker) as second:
+            second.send(ask.join_request("g", session_timeout_ms=10_000), 0)
             ask.await_state(first, "g", "PreparingRebalance")
             # It goes on heartbeating, so that not its session ends but the time to join.
-            alone = eventually(
-                lambda: ask.heartbeat(first, member) is ErrorCode.UNKNOWN_MEMBER_ID, 15
-            )
-            assert alone
+            broker.clock.advance("6s")
+            assert ask.heartbeat(first, member) is ErrorCode.REBALANCE_IN_PROGRESS
+            broker.clock.advance("6s")
+            assert ask.heartbeat(first, member) is ErrorCode.UNKNOWN_MEMBER_ID
             assert second.receive(JoinGroupResponse, 0).generation_id == 2
 
 

@@ -13,7 +13,7 @@ from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.network.connection import Connection, Traffic
 from ottla.broker.network.receive_buffers import Buffers
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
-from ottla.broker.requests.api import Api
+from ottla.broker.requests.api import Api, serve
 from ottla.broker.requests.request import CloseConnectionError, RequestContext
 from ottla.wire.compile import decode_message
 from ottla.wire.framing import SIZE_BYTES, frame_request, read_size
@@ -58,7 +58,7 @@ class LateHost:
         self.share = LoopShare(time.monotonic)
         self.unfinished = UnfinishedFrames(self.max_frame_bytes)
         self.answers: list[asyncio.Future[Any]] = []
-        api = Api("Heartbeat", 12, HeartbeatRequest, 0, 0, 4, 4, self.handle)
+        api = serve(HeartbeatRequest, HeartbeatResponse, self.handle)
         self.apis: Mapping[int, Api[Any, Any]] = {12: api}
 
     def handle(self, node: Any, request: Any, context: RequestContext) -> asyncio.Future[Any]:

@@ -28,7 +28,7 @@ from ottla.broker.metrics import listener as metrics_listener
 from ottla.broker.metrics.exposition import Metric, Page
 from ottla.broker.metrics.request_counts import ApiCounts, _observing
 from ottla.broker.node import Node
-from ottla.broker.requests.api import Api
+from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.requests.response_errors import error_counter_of
 from ottla.config.broker import BrokerConfig
@@ -252,7 +252,7 @@ def test_a_handler_that_fails_is_counted_and_fails() -> None:
         raise ValueError("a bug of ours")
 
     counts = ApiCounts("Heartbeat")
-    api = Api("Heartbeat", 12, HeartbeatRequest, 0, 0, 4, 4, fail)
+    api = serve(HeartbeatRequest, HeartbeatResponse, fail)
     context = RequestContext(4, None, Endpoint("h", 1), Endpoint("h", 2))
     node: Any = None
     with pytest.raises(ValueError, match="a bug of ours"):

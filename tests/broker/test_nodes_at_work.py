@@ -29,6 +29,7 @@ from tests.broker.test_disk_trouble import SICK, STORAGE_ERROR, failing
 
 import ottla
 from ottla.errors import ErrorCode
+from ottla.testing import Broker
 
 NODE_IDS = [1, 2, 3]
 
@@ -77,9 +78,15 @@ def test_options_of_a_node_are_there_when_it_is_back(three: Nodes, topic: str) -
     assert produce(three.at(3), topic, batch_of(bytes(1000))).error_code == ErrorCode.NONE
 
 
+@pytest.mark.ottla_broker(nodes=3)
 def test_a_partition_that_cannot_be_opened_is_offline_at_every_node_and_comes_back(
-    three: Nodes, monkeypatch: pytest.MonkeyPatch
+    ottla_test_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with nodes_of(ottla_test_broker) as three:
+        check_that_it_comes_back(three, ottla_test_broker, monkeypatch)
+
+
+def check_that_it_comes_back(three: Nodes, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     create(three.any, SICK)
     fill(three.leader(SICK), SICK, b"before")
     with monkeypatch.context() as patch:
@@ -89,7 +96,8 @@ def test_a_partition_that_cannot_be_opened_is_offline_at_every_node_and_comes_ba
         for node_id in NODE_IDS:
             (found,) = three.metadata(SICK, node_id=node_id).topics[0].partitions
             assert (found.error_code, found.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
-    # Nobody asks for it: its leader tries again by itself.
+    # No client asks for it: its leader tries again by itself.
+    broker.clock.advance("1m")
     assert eventually(lambda: three.partition(SICK).error_code == ErrorCode.NONE)
     assert values_in(fetch(three.leader(SICK), SICK, 0)) == [b"before"]
 

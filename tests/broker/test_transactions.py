@@ -20,6 +20,7 @@ from ottla.core.catalog import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.core.partition import READ_COMMITTED
 from ottla.errors import ErrorCode
 from ottla.model import coordinator_partition
+from ottla.testing import Broker
 from ottla.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -33,13 +34,13 @@ PARTITIONS = 3
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["one node", "three nodes"])
-def shared(request: pytest.FixtureRequest) -> Iterator[ottla.Broker]:
-    with ottla.Broker(FAST, nodes=request.param) as broker:
+def shared(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    with Broker(FAST, nodes=request.param) as broker:
         yield broker
 
 
 @pytest.fixture
-def cluster(shared: ottla.Broker) -> Iterator[Cluster]:
+def cluster(shared: Broker) -> Iterator[Cluster]:
     with nodes_of(shared) as nodes:
         yield Cluster(nodes)
 
@@ -146,14 +147,15 @@ def test_a_second_instance_fences_the_first_and_ends_what_it_left(
 
 @VERSIONS
 def test_a_transaction_that_takes_too_long_is_aborted_and_cannot_be_committed(
-    cluster: Cluster, topic: str, version: int
+    cluster: Cluster, shared: Broker, topic: str, version: int
 ) -> None:
     """With version 2 its producer goes on after an abort, with version 1 it has to become the producer again."""
     group = new_group()
-    # Making what groups need may take a while, and the transaction's time runs.
-    cluster.of_group(group)
-    producer = Producer(cluster, version=version).init(timeout_ms=4000)
+    producer = Producer(cluster, version=version).init(timeout_ms=60_000)
     producer.send(topic, b"slow").send_offsets(group, {(topic, 0): 5})
+    shared.clock.advance("30s")
+    assert cluster.is_in(producer.id, "Ongoing")
+    shared.clock.advance("31s")
     assert cluster.is_in(producer.id, "CompleteAbort")
     assert cluster.is_healed(topic)
     assert cluster.values(topic) == []
@@ -454,9 +456,11 @@ def test_an_unfinished_transaction_of_before_a_restart_times_out(tmp_path: Path)
     with ottla.Broker(FAST, data_dir=tmp_path) as broker, nodes_of(broker) as nodes:
         cluster = Cluster(nodes)
         create(nodes.any, "orders")
-        Producer(cluster, "pipeline").init(timeout_ms=1000).send("orders", b"v")
-    with ottla.Broker(FAST, data_dir=tmp_path) as broker, nodes_of(broker) as nodes:
+        Producer(cluster, "pipeline").init(timeout_ms=60_000).send("orders", b"v")
+    with Broker(FAST, data_dir=tmp_path) as broker, nodes_of(broker) as nodes:
         cluster = Cluster(nodes)
+        assert cluster.is_in("pipeline", "Ongoing")
+        broker.clock.advance("61s")
         assert cluster.is_healed("orders")
         assert cluster.values("orders") == []
 

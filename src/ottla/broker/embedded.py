@@ -186,12 +186,19 @@ class Broker:
 
         return self._run_on_loop(call())
 
-    def _run_on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def _check_is_own(self) -> None:
+        """Refuses to control a broker of the parent of this process."""
         if self._is_inherited():
-            coroutine.close()
             raise IllegalStateError(
                 "the broker runs in the parent of this process: connect to its address, and let the parent control it"
             )
+
+    def _run_on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            self._check_is_own()
+        except IllegalStateError:
+            coroutine.close()
+            raise
         loop = self._running_broker()[1]
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result(STOP_SECONDS)
 
@@ -231,7 +238,7 @@ class Broker:
         )
         self._thread.start()
         settings = replace(self._settings, data_dir=self.data_dir)
-        starting = asyncio.run_coroutine_threadsafe(start_broker(settings), loop)
+        starting = asyncio.run_coroutine_threadsafe(self._start_broker(settings), loop)
         try:
             self._running = starting.result()
         except BaseException:
@@ -240,6 +247,10 @@ class Broker:
         atexit.register(self.stop)
         self._call(self._note_addresses)
         return self
+
+    def _start_broker(self, settings: BrokerSettings) -> Coroutine[Any, Any, RunningBroker]:
+        """Starts the broker on its loop; brokers for tests start it with their instruments."""
+        return start_broker(settings)
 
     def stop(self) -> None:
         """Stops cleanly; nothing happens if the broker is not running, or runs in the parent of this process."""

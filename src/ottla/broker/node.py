@@ -63,6 +63,12 @@ class Node:
             return local
         return Endpoint(local.host, self.endpoint.port)
 
+    def catch_up(self) -> None:
+        """Does what is due by a clock that was moved; the jump counts as time that has passed, not as a pause."""
+        self.uptime.watch()
+        self.groups.wake()
+        self.transactions.wake()
+
     def tick(self) -> None:
         """Does the periodic work of the services; to be called about once a second."""
         self.uptime.now_ms()

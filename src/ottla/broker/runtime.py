@@ -6,10 +6,11 @@ import asyncio
 import errno
 import os
 import socket
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
@@ -19,6 +20,7 @@ from ottla.broker.metrics import request_counts
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.server import Server
 from ottla.broker.node import Node
+from ottla.broker.requests.api import Api
 from ottla.broker.requests.apis import SERVED
 from ottla.broker.requests.local_peers import LocalPeers
 from ottla.broker.topics import adopt_topics
@@ -48,9 +50,10 @@ class BrokerSettings:
     data_dir: str | None = None
     nodes: int = 1
     metrics: Endpoint | None = None
-    has_own_process: bool = (
-        False  # no other code runs on its loop, so that what holds the loop is logged
-    )
+    # No other code runs on its loop, so that what holds the loop is logged.
+    has_own_process: bool = False
+    # Where nodes have to listen that listened before, whatever `listen` says.
+    addresses: Mapping[int, Endpoint] = field(default_factory=dict)
 
     @property
     def node_ids(self) -> range:
@@ -60,7 +63,7 @@ class BrokerSettings:
         return replace(self.config, node_id=node_id)
 
     def listen_of(self, node_id: int) -> Endpoint:
-        return self._following(self.listen, node_id)
+        return self.addresses.get(node_id) or self._following(self.listen, node_id)
 
     def advertise_of(self, node_id: int) -> Endpoint | None:
         return None if self.advertise is None else self._following(self.advertise, node_id)
@@ -79,6 +82,17 @@ class BrokerSettings:
                     f"{what}={first} with nodes={self.nodes} ends above port {MAX_PORT}: "
                     "give a lower port, or 0 for any"
                 )
+
+
+@dataclass(frozen=True)
+class Instruments:
+    """What a test puts into a broker: a clock that it moves, and something around its handlers, storage and peers."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    intercept: Callable[[Mapping[int, Api[Any, Any]]], Mapping[int, Api[Any, Any]]] | None = None
+    wrap_store: Callable[[LogStore], LogStore] | None = None
+    # Whether requests of a node do not reach another.
+    are_nodes_separate: Callable[[int, int], bool] = lambda _sender_id, _node_id: False
 
 
 def open_store(settings: BrokerSettings, clock: Clock) -> LogStore:
@@ -100,12 +114,16 @@ def open_store(settings: BrokerSettings, clock: Clock) -> LogStore:
 class RunningBroker:
     """A broker that serves until it is stopped: one node, or several over one store."""
 
-    def __init__(self, settings: BrokerSettings, cluster: Cluster) -> None:
+    def __init__(
+        self, settings: BrokerSettings, cluster: Cluster, instruments: Instruments
+    ) -> None:
         self._settings = settings
+        self._instruments = instruments
         self.cluster = cluster
-        cluster.peers = LocalPeers(self._find_node, SERVED)
+        cluster.peers = LocalPeers(self._find_node, SERVED, instruments.are_nodes_separate)
         self.servers: dict[int, Server] = {}  # of live nodes
-        self._listen = {node_id: settings.listen_of(node_id) for node_id in settings.node_ids}
+        # Where each node listens, or listened before it was killed.
+        self.addresses = {node_id: settings.listen_of(node_id) for node_id in settings.node_ids}
         self._reserved: dict[int, list[socket.socket]] = {}
         self._changing = asyncio.Lock()  # one node at a time is started or ended
         self._metrics: MetricsListener | None = None
@@ -187,12 +205,14 @@ class RunningBroker:
     async def _bind(self, node_id: int) -> Server:
         node = Node(self.cluster, self._settings.config_of(node_id))
         node.advertised = self._settings.advertise_of(node_id)
-        server = Server(node, self._listen[node_id])
+        server = Server(node, self.addresses[node_id])
+        if self._instruments.intercept is not None:
+            server.apis = self._instruments.intercept(server.apis)
         if self._settings.metrics is not None or request_counts.logger.shows_debug:
             server.observe_requests()
         await server.bind()
         self.servers[node_id] = server
-        self._listen[node_id] = server.endpoint
+        self.addresses[node_id] = server.endpoint
         return server
 
     def _release_port(self, node_id: int) -> None:
@@ -209,6 +229,31 @@ class RunningBroker:
             server.kill()
             self.cluster.lose_node(node_id)
             self._reserved[node_id] = await server.stop_killed()
+
+    async def kill(self) -> None:
+        """Ends all nodes as kill -9 does: connections are cut and nothing is saved. The storage is left as it is."""
+        async with self._changing:
+            self._loop_monitor.stop()
+            self._full_collections.end()
+            if self._metrics is not None:
+                await self._metrics.stop()
+            for server in self.servers.values():
+                server.kill()
+            for node_id, server in self.servers.items():
+                self._reserved[node_id] = await server.stop_killed()
+
+    def take_reserved_ports(self) -> list[socket.socket]:
+        """The sockets that keep the ports of killed nodes from others; the caller closes them."""
+        return [each for node_id in list(self._reserved) for each in self._reserved.pop(node_id)]
+
+    async def move_clock(self, move: Callable[[], None]) -> None:
+        """Moves the clock of a test, and does everything that is due by it then."""
+        async with self._changing:
+            move()
+            for server in self.servers.values():
+                server.node.catch_up()
+            for server in list(self.servers.values()):
+                await server.catch_up()
 
     async def stop(self) -> None:
         """Finishes accepted requests, makes everything durable, and leaves the folder clean."""
@@ -250,22 +295,27 @@ def _check_is_free(endpoint: Endpoint) -> None:
                     raise ListenError(endpoint, error) from error
 
 
-async def start_broker(settings: BrokerSettings) -> RunningBroker:
+async def start_broker(
+    settings: BrokerSettings, instruments: Instruments | None = None
+) -> RunningBroker:
     """Opens the storage and listens."""
+    instruments = instruments or Instruments()
     settings.validate()
     if settings.data_dir is not None and not os.path.exists(settings.data_dir):
         for node_id in settings.node_ids:
             _check_is_free(settings.listen_of(node_id))
         if settings.metrics is not None:
             _check_is_free(settings.metrics)
-    clock = SystemClock()
+    clock = instruments.clock
     store = open_store(settings, clock)
+    if instruments.wrap_store is not None:
+        store = instruments.wrap_store(store)
     broker = None
     try:
         cluster = Cluster(store, clock, SystemIds())
         cluster.deletion.finish_at_once()
         adopt_topics(cluster)
-        broker = RunningBroker(settings, cluster)
+        broker = RunningBroker(settings, cluster, instruments)
         await broker.start_all()
     except BaseException:
         if broker is not None:

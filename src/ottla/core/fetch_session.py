@@ -156,6 +156,11 @@ class FetchSessions:
         self._keep(found)
         return FetchContext(list(found.targets.items()), found, True)
 
+    def targets_of(self, session_id: int) -> list[FetchTarget]:
+        """The partitions of a session; none if there is no such session."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else list(session.targets.values())
+
     def end_of(self, owner: Hashable) -> None:
         """Ends the sessions of a connection."""
         for session_id in self._owned.pop(owner, ()):

@@ -36,8 +36,16 @@ FIRST_COMMIT_WITH_INSTANCE, FIRST_SYNC_WITH_INSTANCE, FIRST_HEARTBEAT_WITH_INSTA
 class Stage:
     """A broker and a group of its own for one situation."""
 
-    def __init__(self, address: str, stack: ExitStack, topic: str, topic_id: uuid.UUID) -> None:
+    def __init__(
+        self,
+        address: str,
+        stack: ExitStack,
+        topic: str,
+        topic_id: uuid.UUID,
+        let_pass: Callable[[float], None],
+    ) -> None:
         self._address = address
+        self._let_pass = let_pass
         self._stack = stack
         self.group = f"g-{uuid.uuid4().hex[:12]}"
         self.topic = topic
@@ -76,6 +84,7 @@ class Stage:
         member = Joined(self.group, new_id, answer.generation_id)
         # On a busy machine the session may have ended by now.
         ask.sync(self.connection, member, {new_id: b"mine"})
+        self._let_pass(SHORT_SESSION_MS / 1000)
         ask.await_state(self.connection, self.group, "Empty")
         return member
 
@@ -171,9 +180,12 @@ class Stage:
 
 
 @contextmanager
-def stage_on(address: str, topic: str, topic_id: uuid.UUID) -> Iterator[Stage]:
+def stage_on(
+    address: str, topic: str, topic_id: uuid.UUID, let_pass: Callable[[float], None]
+) -> Iterator[Stage]:
+    """`let_pass` lets so many seconds pass, by the clock of the broker."""
     with ExitStack() as stack:
-        yield Stage(address, stack, topic, topic_id)
+        yield Stage(address, stack, topic, topic_id, let_pass)
 
 
 Act = Callable[[Stage, int], ErrorCode]

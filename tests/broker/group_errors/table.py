@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from tests.broker import group_requests as ask
@@ -34,6 +35,7 @@ class Ready(NamedTuple):
     served: Mapping[int, range]
     topic: str
     topic_id: uuid.UUID
+    let_pass: Callable[[float], None]
 
     def versions_of(self, situation: Situation) -> list[int]:
         return situation.versions_among(self.served[info_of(situation.request).api_key])
@@ -42,13 +44,16 @@ class Ready(NamedTuple):
         """What each version is told."""
         answers = {}
         for version in self.versions_of(situation):
-            with stage_on(self.address, self.topic, self.topic_id) as stage:
+            with stage_on(self.address, self.topic, self.topic_id, self.let_pass) as stage:
                 answers[version] = situation.act(stage, version).name
         return answers
 
 
-def prepare(address: str) -> Ready:
-    """Makes the topic that the situations are about, and waits for the coordinator."""
+def prepare(address: str, let_pass: Callable[[float], None] = time.sleep) -> Ready:
+    """Makes the topic that the situations are about, and waits for the coordinator.
+
+    `let_pass` lets so many seconds pass; a broker whose clock can be moved need not be waited for.
+    """
     topic = f"t-{uuid.uuid4().hex[:12]}"
     with RawConnection(address) as connection:
         asked = ApiVersionsRequest(client_software_name="ottla", client_software_version="1")
@@ -58,4 +63,4 @@ def prepare(address: str) -> Ready:
         }
         topic_id = create(connection, topic, PARTITIONS)
         ask.await_coordinator(connection)
-    return Ready(address, served, topic, topic_id)
+    return Ready(address, served, topic, topic_id, let_pass)

@@ -15,7 +15,7 @@ from tests.client.blocking.conftest import Fill, forgotten, new_threads
 from tests.faults.processes import free_port
 from tests.waiting import in_time
 
-from ottla import Admin, Broker, Consumer, TopicPartition
+from ottla import Admin, Broker, Consumer, TopicPartition, testing
 from ottla.client.aio.consumer.consumer import Consumer as AsyncConsumer
 from ottla.errors import ConfigError, IllegalStateError, WakeupError
 
@@ -98,11 +98,18 @@ def test_listeners_run_on_the_polling_thread_and_may_call_the_consumer(
 
 
 def test_a_listener_may_take_longer_than_the_session(
-    make: Make, fill: Fill, broker: Broker
+    ottla_test_broker: testing.Broker, ottla_topic: str
 ) -> None:
-    topic = fill(10)
-    group = "g-" + topic
-    consumer = make(group, session_timeout_ms=2500, heartbeat_interval_ms=100)
+    broker, topic, group = ottla_test_broker, ottla_topic, "g-" + ottla_topic
+    broker.seed({topic: {"partitions": 1, "records": [{"value": str(n)} for n in range(10)]}})
+    broker.clock.freeze()
+    consumer = Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id=group,
+        auto_offset_reset="earliest",
+        session_timeout_ms=10_000,
+        heartbeat_interval_ms=50,
+    )
     members: list[list[str]] = []
     generations: list[int] = []
 
@@ -116,7 +123,9 @@ def test_a_listener_may_take_longer_than_the_session(
             # Longer than the session: without heartbeats the member would be out at the last look.
             with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
                 for _ in range(3):
-                    time.sleep(1.0)
+                    heard = len(broker.requests("Heartbeat"))
+                    broker.wait_for(lambda: len(broker.requests("Heartbeat")) >= heard + 2)  # noqa: B023
+                    broker.clock.advance("4s")
                     look(admin)
 
     consumer.subscribe([topic], listener=Listener(slow))
@@ -127,6 +136,7 @@ def test_a_listener_may_take_longer_than_the_session(
     consumer.commit()
     assert consumer.group_metadata() == metadata
     assert generations == [metadata.generation_id]
+    consumer.close()
 
 
 def test_an_exception_of_a_listener_comes_out_of_poll(make: Make, fill: Fill) -> None:

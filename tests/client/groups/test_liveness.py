@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.client.groups.driving import Driver, add_partitions, create_topic, new_group, run, until
 
-from ottla import Broker
+from ottla import Broker, testing
 from ottla.client.model import OffsetAndMetadata
 from ottla.client.state.group.membership import MemberState
 from ottla.core.assignors.model import Assignment
@@ -19,27 +19,34 @@ from ottla.errors import CommitFailedError, FatalError
 from ottla.model import TopicPartition
 
 SHORT_SESSION = {"group.min.session.timeout.ms": 100}
-# A machine that stands still for a moment costs no membership; without heartbeats it would be over in time.
-KEPT: dict[str, Any] = {"session_timeout_ms": 2500, "heartbeat_interval_ms": 100}
-LONGER_THAN_SESSION_SECONDS = 3.5
+KEPT: dict[str, Any] = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 50}
+
+
+async def outlast_session(broker: testing.Broker) -> None:
+    """Lets more time pass than a session lasts, step by step; in each the broker hears heartbeats, or would not."""
+    for _ in range(4):
+        heard = len(broker.requests("Heartbeat"))
+        await until(lambda: len(broker.requests("Heartbeat")) >= heard + 2)  # noqa: B023
+        broker.clock.advance("4s")
 
 
 def test_heartbeats_keep_a_member_that_does_not_poll() -> None:
-    async def test(servers: str) -> None:
-        async with Driver(servers, new_group(), **KEPT) as member:
+    async def test(broker: testing.Broker) -> None:
+        async with Driver(broker.bootstrap_servers, new_group(), **KEPT) as member:
             await create_topic(member.network, "t", 1)
             member.subscribe("t")
             await member.join()
             generation = member.member.group_metadata().generation_id
-            await asyncio.sleep(LONGER_THAN_SESSION_SECONDS)
+            await outlast_session(broker)
             await member.step()
             # The coordinator refuses commits of a member that it does not know any more.
             await member.member.commit({member.assigned[0]: OffsetAndMetadata(1)})
             assert member.is_stable
             assert member.member.group_metadata().generation_id == generation
 
-    with Broker(SHORT_SESSION) as broker:
-        run(lambda: test(broker.bootstrap_servers))
+    with testing.Broker() as broker:
+        broker.clock.freeze()
+        run(lambda: test(broker))
 
 
 def test_a_member_that_nobody_polls_leaves_and_says_so(
@@ -86,13 +93,16 @@ def test_waiting_in_poll_for_long_is_polling(ottla_broker: Broker, ottla_topic: 
 
 def test_a_listener_that_takes_long_does_not_stop_heartbeats() -> None:
     class Slow:
-        async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-            await asyncio.sleep(LONGER_THAN_SESSION_SECONDS)
+        def __init__(self, broker: testing.Broker) -> None:
+            self._broker = broker
 
-    async def test(servers: str) -> None:
-        async with Driver(servers, new_group(), **KEPT) as member:
+        async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+            await outlast_session(self._broker)
+
+    async def test(broker: testing.Broker) -> None:
+        async with Driver(broker.bootstrap_servers, new_group(), **KEPT) as member:
             await create_topic(member.network, "t", 1)
-            member.subscribe("t", listener=Slow())
+            member.subscribe("t", listener=Slow(broker))
             await member.join()
             generation = member.member.group_metadata().generation_id
             for _ in range(3):
@@ -102,8 +112,9 @@ def test_a_listener_that_takes_long_does_not_stop_heartbeats() -> None:
             assert member.is_stable
             assert member.member.group_metadata().generation_id == generation
 
-    with Broker(SHORT_SESSION) as broker:
-        run(lambda: test(broker.bootstrap_servers))
+    with testing.Broker() as broker:
+        broker.clock.freeze()
+        run(lambda: test(broker))
 
 
 def test_a_static_member_keeps_its_partitions_over_a_restart(

@@ -85,6 +85,8 @@ class JavaProducer(Producer):
             "linger.ms": options.linger_ms,
             "max.request.size": options.max_request_bytes,
         }
+        if options.idempotent is not None:
+            settings["enable.idempotence"] = str(options.idempotent).lower()
         if options.give_up_ms is not None:
             settings |= {
                 "delivery.timeout.ms": options.give_up_ms,

@@ -328,6 +328,13 @@ class Coordinator(Generic[M]):
             delay_ms = max(due_ms - self._settings.uptime.now_ms(), 0)
             self._alarm = self._loop.call_later(delay_ms / 1000, self._wake)
 
+    def wake(self) -> None:
+        """Takes a turn now for what is due; for a clock that was moved, which timers do not notice."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self.is_loaded:
+            self._wake()
+
     def _wake(self) -> None:
         self._alarm = self._alarm_ms = None
         if not self.is_gone:

@@ -226,6 +226,11 @@ class Coordinators(Generic[M]):
         """The machines of all loaded coordinators."""
         return [loaded.machine for loaded in self._loaded.values() if loaded.is_loaded]
 
+    def wake(self) -> None:
+        """Has every coordinator do what is due (`Coordinator.wake`)."""
+        for coordinator in list(self._loaded.values()):
+            coordinator.wake()
+
     def load_soon(self) -> None:
         """Loads the coordinators of partitions that this node leads, one after the other between requests.
 

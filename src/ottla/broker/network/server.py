@@ -66,6 +66,8 @@ class Server:
         self._trims_soon = False
         self._is_over = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._retention = Retention(node.cluster, node.options, node.partitions)
+        self._compactor = Compactor(node)
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -81,7 +83,7 @@ class Server:
 
     def observe_requests(self) -> None:
         """Counts requests from now on; to be called before there are any."""
-        self.apis, self.api_counts = observed(SERVED)
+        self.apis, self.api_counts = observed(self.apis)
 
     async def bind(self) -> None:
         """Takes its port; `endpoint` then has the one that the system picked, as does the node."""
@@ -105,16 +107,23 @@ class Server:
         self._loop.call_soon(self.node.tick)
         node = self.node
         config = node.options.config
-        retention = Retention(node.cluster, node.options, node.partitions)
-        self._every(config.log_retention_check_interval_ms, retention.apply)
+        self._every(config.log_retention_check_interval_ms, self._retention.apply)
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(min(config.log_flush_scheduler_interval_ms, 1000), self._tick_store)
         if config.log_cleaner_enable:
-            self._tasks.append(self._loop.create_task(Compactor(self.node).run()))
+            self._tasks.append(self._loop.create_task(self._compactor.run()))
         if DEPARTED:
             self._every(DEPARTED_CHECK_MS, self._notice_departed)
         if config.connections_max_idle_ms >= 0:
             self._every(max(10, min(config.connections_max_idle_ms // 4, 10_000)), self._close_idle)
+
+    async def catch_up(self) -> None:
+        """Does the periodic work that is due by a clock that was moved."""
+        await self._tick_store()
+        await self._expire_producers()
+        await self._retention.apply()
+        if self.node.options.config.log_cleaner_enable:
+            await self._compactor.clean_all()
 
     async def _open_listeners(self) -> None:
         """Listens on every address that the host name has, on one port; `::` is every interface of either family."""
@@ -309,7 +318,7 @@ class Server:
         for listener in self._listeners:
             with suppress(TimeoutError):
                 await asyncio.wait_for(listener.wait_closed(), DRAIN_SECONDS)
-        return [_reserve(*address) for address in addresses]
+        return [reserve_port(*address) for address in addresses]
 
 
 def has_unread_bytes(descriptor: int) -> bool:
@@ -318,7 +327,7 @@ def has_unread_bytes(descriptor: int) -> bool:
     return struct.unpack("i", waiting) != (0,)
 
 
-def _reserve(family: int, address: tuple[str, int]) -> socket.socket:
+def reserve_port(family: int, address: tuple[str, int]) -> socket.socket:
     """Binds a socket that does not listen: clients are refused, as by a machine without the broker."""
     reserved = socket.socket(family, socket.SOCK_STREAM)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

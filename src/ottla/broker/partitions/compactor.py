@@ -94,16 +94,22 @@ class Compactor:
         self._node = node
         self._clock = node.cluster.clock
         self._resting: dict[PartitionRef, float] = {}  # until when, after storage trouble
+        self._cleaning = asyncio.Lock()  # a log has one replacement at a time
 
     async def run(self) -> None:
         """Cleans for ever, and pauses when nothing is dirty enough."""
         while True:
             await asyncio.sleep(max(self._node.options.config.log_cleaner_backoff_ms, 1) / 1000)
             try:
-                while await self.clean_dirtiest():
-                    pass
+                await self.clean_all()
             except Exception as error:
                 logger.bug("compaction_failed", "compaction failed: this is a bug", error)
+
+    async def clean_all(self) -> None:
+        """Cleans until no log is dirty enough; a second caller waits for the first."""
+        async with self._cleaning:
+            while await self.clean_dirtiest():
+                pass
 
     async def clean_dirtiest(self) -> bool:
         """Cleans the log with the largest dirty share; False if there was none to clean."""

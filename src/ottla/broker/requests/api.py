@@ -21,6 +21,7 @@ class Api(NamedTuple, Generic[Req, Resp]):
     name: str
     key: int
     request: type[Req]
+    response: type[Resp]
     first_advertised: int
     first_version: int
     last_version: int
@@ -53,6 +54,7 @@ def serve(
         name=info.name.removesuffix("Request"),
         key=info.api_key,
         request=request,
+        response=response,
         first_advertised=first_version if first_advertised is None else first_advertised,
         first_version=first_version,
         last_version=last_version,

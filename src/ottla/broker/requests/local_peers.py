@@ -18,13 +18,20 @@ HERE = Endpoint("127.0.0.1", 0)
 
 
 class LocalPeers:
-    """Implements Peers; `find_node` gives the node of an id, if it is live."""
+    """Implements Peers; `find_node` gives the node of an id, if it is live.
+
+    `are_separate` is for tests: it says of two nodes whether they do not reach each other.
+    """
 
     def __init__(
-        self, find_node: Callable[[int], Node | None], apis: Mapping[int, Api[Any, Any]]
+        self,
+        find_node: Callable[[int], Node | None],
+        apis: Mapping[int, Api[Any, Any]],
+        are_separate: Callable[[int, int], bool] = lambda _sender_id, _node_id: False,
     ) -> None:
         self._find_node = find_node
         self._apis = apis
+        self._are_separate = are_separate
 
     def call(
         self, sender_id: int, node_id: int, request: Any, version: int
@@ -32,6 +39,8 @@ class LocalPeers:
         node = self._find_node(node_id)
         if node is None:
             return UnreachableError(f"node {node_id} is not running")
+        if self._are_separate(sender_id, node_id):
+            return UnreachableError(f"node {sender_id} does not reach node {node_id}")
         api = self._apis[info_of(type(request)).api_key]
         context = RequestContext(version, f"node-{sender_id}", HERE, HERE)
         answer = api.handle(node, request, context)

@@ -110,6 +110,11 @@ def parse(line: bytes) -> RecordToSend:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from error
+    return record_of(found)
+
+
+def record_of(found: object) -> RecordToSend:
+    """The record that an object of JSON describes; ValueError if it describes none."""
     if not isinstance(found, dict):
         raise ValueError('it is not an object: write {"key": …, "value": …}')
     if found.get("control") or found.get("aborted"):

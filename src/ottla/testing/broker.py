@@ -1,0 +1,305 @@
+"""The embedded broker with the controls that tests want: faults, a clock, and a look at everything."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from weakref import WeakSet
+
+from ottla.broker.embedded import STOP_SECONDS
+from ottla.broker.embedded import Broker as EmbeddedBroker
+from ottla.broker.network.server import reserve_port
+from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker, start_broker
+from ottla.errors import IllegalStateError, OttlaError
+from ottla.model import Endpoint
+from ottla.testing.clock import BrokerClock, MovableClock
+from ottla.testing.disk_faults import faulty_store
+from ottla.testing.faults import Faults, check_api
+from ottla.testing.inspection import Inspection, T
+from ottla.testing.interception import Interception
+from ottla.testing.request_log import LoggedRequest, RequestLog
+
+if TYPE_CHECKING:
+    from ottla.config.option_types import BrokerOptions
+
+
+# All brokers for tests in this process; the pytest plugin shows their requests when a test fails.
+BROKERS: Final[WeakSet[Broker]] = WeakSet()
+_RETENTION_OPTIONS: Final = frozenset(
+    {"log.retention.ms", "log.retention.minutes", "log.retention.hours"}
+)
+
+
+def with_endless_retention(options: Mapping[str, object]) -> dict[str, object]:
+    """The options, with endless retention unless they say how long records are kept.
+
+    By Kafka's defaults, records of a test with dates of last year would be gone five minutes after the start.
+    """
+    endless = {"log.retention.ms": -1} if _RETENTION_OPTIONS.isdisjoint(options) else {}
+    return {**endless, **options}
+
+
+class Broker(EmbeddedBroker, Inspection):
+    """`ottla.Broker` for tests.
+
+        >>> from ottla.testing import Broker
+        >>> import ottla
+        >>> with Broker() as broker, ottla.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        ...     fault = broker.faults.add("Produce", topic="orders", drop="after", times=1)
+        ...     offset = producer.send("orders", b"one espresso").result(10).offset
+        ...     fault.hits, len(broker.records("orders"))
+        (1, 1)
+
+    `faults` are what clients meet, `clock` is the broker's time.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, object] | None = None,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        listen: str = "127.0.0.1:0",
+        advertise: str | None = None,
+        nodes: int = 1,
+        metrics: str | None = None,
+        **keywords: Unpack[BrokerOptions],
+    ) -> None:
+        super().__init__(
+            options,
+            data_dir=data_dir,
+            listen=listen,
+            advertise=advertise,
+            nodes=nodes,
+            metrics=metrics,
+            **keywords,
+        )
+        clock = MovableClock()
+        self.faults = Faults(self._settings.node_ids)
+        """Errors, delays, lost requests and lost answers for any client."""
+        self.clock = BrokerClock(clock, self._move_clock)
+        """The time of the broker: `freeze`, `advance`, `set`."""
+        self.log = RequestLog()
+        """Every request; `requests()` chooses among them."""
+        self.is_shared = False  # by the tests of a session or module, which reset it after each
+        interception = Interception(self.faults, self.log, clock)
+        self._instruments = Instruments(
+            clock=clock,
+            intercept=interception.intercept,
+            wrap_store=faulty_store(self.faults, clock),
+            are_nodes_separate=self.faults.are_nodes_separate,
+        )
+        self._first_settings = self._settings
+        self._folder_to_remove: str | None = None
+        # While it is down, until `restart`: where it listened, and what keeps its ports from others.
+        self._last_addresses: dict[int, Endpoint] = {}
+        self._reserved: list[socket.socket] = []
+        self._pause: _Pause | None = None
+        BROKERS.add(self)
+
+    def _start_broker(self, settings: BrokerSettings) -> Coroutine[Any, Any, RunningBroker]:
+        return start_broker(settings, self._instruments)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients want as `bootstrap.servers`; while it is down after `kill`, where it will be again."""
+        if self._running is None and self._last_addresses:
+            return ",".join(map(str, self._last_addresses.values()))
+        return super().bootstrap_servers
+
+    def _answering_servers(self) -> str:
+        if self._pause is not None:
+            raise IllegalStateError("the broker is paused: call unpause()")
+        self._running_broker()
+        return self.bootstrap_servers
+
+    # Trouble of the process.
+
+    def start(self) -> Self:
+        """Starts and returns when clients can connect."""
+        if self._data_dir is None:
+            self._data_dir = self._folder_to_remove = tempfile.mkdtemp(prefix="ottla-")
+        try:
+            super().start()
+        except BaseException:
+            if self._running is None:
+                self._forget()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stops cleanly; nothing happens if the broker is not running, or runs in the parent of this process."""
+        if self._is_inherited():
+            return
+        self.unpause()
+        self.faults.clear()
+        super().stop()
+        atexit.unregister(self.stop)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forgets its addresses and its temporary folder: the next start is the first again."""
+        self._release_ports()
+        self._settings, self._last_addresses = self._first_settings, {}
+        if self._folder_to_remove is not None:
+            shutil.rmtree(self._folder_to_remove, ignore_errors=True)
+            self._data_dir = self._folder_to_remove = None
+
+    def kill(self) -> None:
+        """Ends the broker as kill -9 would: connections are cut, and it saves nothing. `restart` starts it again.
+
+        Its folder is then as it was at this moment, so that the next start has to recover it.
+        """
+        running, loop = self._running_broker()
+        self._check_is_own()
+        if self._pause is not None:
+            self._pause.kill(running)
+            self._pause = None
+        self._note_settings()
+        found = f"{self.data_dir}.killed"
+        try:
+            asyncio.run_coroutine_threadsafe(_kill(running, self.data_dir, found), loop).result(
+                STOP_SECONDS
+            )
+        finally:
+            self._reserved = running.take_reserved_ports()
+            self._running, self._addresses = None, {}
+            self._end_thread()
+        shutil.rmtree(self.data_dir)
+        os.rename(found, self.data_dir)
+
+    def restart(self) -> None:
+        """Starts it again with the same data at the same addresses; if it runs, it is stopped cleanly first."""
+        if self._running is not None:
+            self._check_is_own()
+            self.unpause()
+            self._note_settings()
+            super().stop()
+            self._reserved = [
+                reserve_port(family, (str(address[0]), endpoint.port))
+                for endpoint in self._settings.addresses.values()
+                for family, _, _, _, address in socket.getaddrinfo(
+                    *endpoint, type=socket.SOCK_STREAM
+                )
+            ]
+        elif not self._last_addresses:
+            raise IllegalStateError("the broker was never started: call start()")
+        super().start()
+        self._release_ports()
+
+    def _note_settings(self) -> None:
+        """Notes where its nodes listen, for the next start."""
+        self._last_addresses = dict(self._addresses)
+        running = self._running_broker()[0]
+        self._settings = replace(
+            self._settings,
+            addresses=dict(running.addresses),
+            metrics=running.metrics_endpoint,
+        )
+
+    def _release_ports(self) -> None:
+        for reserved in self._reserved:
+            reserved.close()
+        self._reserved = []
+
+    def pause(self) -> AbstractContextManager[object]:
+        """Stops it in the middle of everything: connections stay open, and nothing is answered.
+
+            with broker.pause():
+                ...  # clients wait
+
+        `unpause`, or the end of a `with` block around it, lets it go on. Sessions do not end by a pause.
+        """
+        loop = self._running_broker()[1]
+        self._check_is_own()
+        if self._pause is not None:
+            raise IllegalStateError("the broker is paused already")
+        self._pause = _Pause()
+        loop.call_soon_threadsafe(self._pause.block)
+        if not self._pause.is_in_effect.wait(STOP_SECONDS):
+            raise TimeoutError("the broker is too busy to be paused")
+        ending = ExitStack()
+        ending.callback(self.unpause)
+        return ending
+
+    def unpause(self) -> None:
+        """Lets a paused broker go on; nothing happens if it is not paused."""
+        if self._pause is not None:
+            pause, self._pause = self._pause, None
+            pause.is_over.set()
+
+    def _run_on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._pause is not None:
+            coroutine.close()
+            raise IllegalStateError("the broker is paused: call unpause()")
+        return super()._run_on_loop(coroutine)
+
+    def _move_clock(self, move: Callable[[], None]) -> None:
+        if self._running is None:
+            move()
+        else:
+            self._run_on_loop(self._running.move_clock(move))
+
+    def reset(self) -> None:
+        """Removes all faults, and lets the clock show real time again."""
+        self.unpause()
+        self.faults.clear()
+        self.clock.reset()
+
+    def requests(self, api: str | None = None, *, topic: str | None = None) -> list[LoggedRequest]:
+        """The newest 10,000 requests, oldest first: of all APIs, or of one; about all topics, or about one."""
+        if api is not None:
+            check_api(api)
+        return [
+            request
+            for request in self.log
+            if api in (None, request.api) and (topic is None or request.names(topic))
+        ]
+
+
+class _Pause:
+    """Holds the thread of a broker."""
+
+    def __init__(self) -> None:
+        self._killed: RunningBroker | None = None
+        self.is_in_effect = threading.Event()
+        self.is_over = threading.Event()
+
+    def block(self) -> None:
+        """Blocks the broker's event loop."""
+        self.is_in_effect.set()
+        self.is_over.wait()
+        if self._killed is not None:
+            for server in self._killed.servers.values():
+                server.kill()
+
+    def kill(self, running: RunningBroker) -> None:
+        """Ends the pause; what clients have sent meanwhile is not handled any more."""
+        self._killed = running
+        self.is_over.set()
+
+
+async def _kill(running: RunningBroker, data_dir: str, copy_dir: str) -> None:
+    """Ends a broker and copies its folder as it is then; what the storage does at its end stays out of the copy."""
+    await running.kill()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    shutil.copytree(data_dir, copy_dir, copy_function=_copy_if_there)
+    with suppress(OttlaError, OSError):
+        running.cluster.store.close()
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    # Threads of the storage may be renaming files.
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)

@@ -1,0 +1,209 @@
+"""What a test wants to know of a broker: its records, groups and transactions, and whether they are as they should be.
+
+Everything is read over Kafka's protocol, as any client would: what a test sees is what a program would have seen.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from ottla.errors import ConfigError
+from ottla.model import TopicPartition
+from ottla.testing.durations import Duration, seconds_of
+from ottla.testing.faults import OWN_CLIENT_ID
+from ottla.testing.seeding import Seed, read_seed, write_seed
+
+if TYPE_CHECKING:
+    from ottla.client.admin_model.groups import GroupDescription
+    from ottla.client.admin_model.transactions import TransactionDescription
+    from ottla.client.blocking.admin import Admin
+    from ottla.client.blocking.consumer import Consumer
+    from ottla.client.model import ConsumerRecord
+
+T = TypeVar("T")
+Isolation = Literal["read_committed", "read_uncommitted"]
+
+POLL_SECONDS = 0.01
+READ_SECONDS = 30.0
+SHOWN_RECORDS = 5
+
+
+class Inspection(ABC):
+    """What brokers for tests have in common: a test can look into them, and fill them."""
+
+    @abstractmethod
+    def _answering_servers(self) -> str:
+        """Where the broker answers now; IllegalStateError if it does not."""
+
+    def seed(self, seed: Seed, *, folder: str | os.PathLike[str] = ".") -> None:
+        """Creates topics with records, from a file or a dict as `ottla.testing.seeding` describes."""
+        write_seed(self._answering_servers(), read_seed(seed, folder))
+
+    def records(
+        self, topic: str, *, isolation: Isolation = "read_committed"
+    ) -> list[ConsumerRecord[Any, Any]]:
+        """All records of a topic, by partition and offset; keys and values are bytes.
+
+        By default as a read_committed consumer sees them: none of aborted or open transactions.
+        """
+        with self._consumer(isolation) as consumer:
+            found = consumer.list_topics().get(topic)
+            if found is None:
+                raise ConfigError(f"there is no topic '{topic}'")
+            partitions = [TopicPartition(topic, each.partition) for each in found]
+            starts = consumer.beginning_offsets(partitions)
+            return _read(consumer, {each: (starts[each], None) for each in partitions})
+
+    def groups(self) -> dict[str, GroupDescription]:
+        """Every group by its id: state, members, and what each member is assigned."""
+        with self._admin() as admin:
+            return admin.describe_groups(admin.list_groups())
+
+    def transactions(self) -> dict[str, TransactionDescription]:
+        """Every transactional id that a producer has used: state, producer, and the partitions of what is open."""
+        with self._admin() as admin:
+            return admin.describe_transactions(admin.list_transactions())
+
+    def lag(self, group: str, *, topic: str | None = None) -> dict[TopicPartition, int]:
+        """How many committed records a group has not committed yet, by partition; markers do not count."""
+        with self._admin() as admin:
+            found = admin.list_consumer_group_offsets([group])[group]
+        committed = {
+            partition: each.offset
+            for partition, each in found.items()
+            if each is not None and topic in (None, partition.topic)
+        }
+        with self._consumer("read_committed") as consumer:
+            behind = Counter(
+                TopicPartition(record.topic, record.partition)
+                for record in _read(consumer, {each: (at, None) for each, at in committed.items()})
+            )
+        return {partition: behind[partition] for partition in committed}
+
+    def wait_lag_zero(
+        self, group: str, *, topic: str | None = None, timeout: Duration = 10.0
+    ) -> None:
+        """Waits until a group has committed all records of the partitions for which it commits, and commits for one."""
+
+        def is_done() -> bool:
+            lag = self.lag(group, topic=topic)
+            return bool(lag) and not any(lag.values())
+
+        def found() -> str:
+            lag = self.lag(group, topic=topic)
+            behind = {str(each): count for each, count in lag.items() if count}
+            return f"records not committed yet: {behind}" if lag else "it has committed nothing"
+
+        wait_for(is_done, timeout=timeout, what=f"group {group} to have no lag", found=found)
+
+    def assert_exactly_once(
+        self,
+        source: str,
+        sink: str,
+        *,
+        by: Callable[[ConsumerRecord[Any, Any]], Hashable] | None = None,
+        by_sink: Callable[[ConsumerRecord[Any, Any]], Hashable] | None = None,
+    ) -> None:
+        """Fails unless every committed record of `source` is in `sink` once, and nothing else is.
+
+        Records are compared by key and value, or by what `by` makes of them; `by_sink` is for the sink if it differs.
+        """
+        by = by or (lambda record: (record.key, record.value))
+        wanted = Counter(map(by, self.records(source)))
+        found = Counter(map(by_sink or by, self.records(sink)))
+        trouble = {
+            "lost": wanted - found,
+            "duplicated": Counter({each: n for each, n in found.items() if n > wanted[each] > 0}),
+            "not from the source": Counter(
+                {each: n for each, n in found.items() if not wanted[each]}
+            ),
+        }
+        lines = [
+            f"{len(records)} {what}: {_some(records)}"
+            for what, records in trouble.items()
+            if records
+        ]
+        if lines:
+            counted = f"{wanted.total()} record(s) in {source}, {found.total()} in {sink}"
+            raise AssertionError("; ".join([f"not exactly once: {counted}", *lines]))
+
+    def wait_for(
+        self, predicate: Callable[[], T], *, timeout: Duration = 10.0, what: str = "the predicate"
+    ) -> T:
+        """Waits until a predicate holds, and returns what it gave; TimeoutError says what was waited for."""
+        return wait_for(predicate, timeout=timeout, what=what)
+
+    def _consumer(self, isolation: Isolation) -> Consumer:
+        from ottla.client.blocking.consumer import Consumer
+
+        if isolation not in ("read_committed", "read_uncommitted"):
+            raise ConfigError(f"isolation={isolation!r}: write read_committed or read_uncommitted")
+        return Consumer(
+            bootstrap_servers=self._answering_servers(),
+            isolation_level=isolation,
+            enable_auto_commit=False,
+            allow_auto_create_topics=False,
+            client_id=OWN_CLIENT_ID,
+        )
+
+    def _admin(self) -> Admin:
+        from ottla.client.blocking.admin import Admin
+
+        return Admin(bootstrap_servers=self._answering_servers(), client_id=OWN_CLIENT_ID)
+
+
+def _read(
+    consumer: Consumer, spans: Mapping[TopicPartition, tuple[int, int | None]]
+) -> list[ConsumerRecord[Any, Any]]:
+    """The records of partitions from an offset up to another, or to their end, in order."""
+    ends = consumer.end_offsets(spans)
+    wanted = {each: (ends[each] if end is None else end) for each, (_, end) in spans.items()}
+    unread = {each for each, (start, _) in spans.items() if start < wanted[each]}
+    consumer.assign(sorted(unread))
+    for partition in unread:
+        consumer.seek(partition, spans[partition][0])
+    found: list[ConsumerRecord[Any, Any]] = []
+    deadline = time.monotonic() + READ_SECONDS
+    while unread:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{sorted(map(str, unread))} could not be read to the end")
+        found += consumer.poll(0.1)
+        unread = {each for each in unread if consumer.position(each) < wanted[each]}
+    found.sort(key=lambda record: (record.topic, record.partition, record.offset))
+    return found
+
+
+def _some(records: Mapping[Hashable, int]) -> str:
+    shown = [f"{each!r} ({count}x)" for each, count in list(records.items())[:SHOWN_RECORDS]]
+    return ", ".join(shown) + (" ..." if len(records) > SHOWN_RECORDS else "")
+
+
+def wait_for(
+    predicate: Callable[[], T],
+    *,
+    timeout: Duration = 10.0,
+    what: str = "the predicate to hold",
+    found: Callable[[], object] | None = None,
+) -> T:
+    """Waits until a predicate holds, and returns what it gave; TimeoutError says what was waited for.
+
+    An AssertionError of the predicate means that it does not hold yet, and is shown in the end.
+    """
+    deadline = time.monotonic() + seconds_of(timeout)
+    while True:
+        failure: AssertionError | None = None
+        try:
+            result = predicate()
+            if result:
+                return result
+        except AssertionError as error:
+            failure = error
+        if time.monotonic() >= deadline:
+            why = f": {failure}" if failure is not None else "" if found is None else f": {found()}"
+            raise TimeoutError(f"waited {timeout} for {what}{why}") from failure
+        time.sleep(POLL_SECONDS)

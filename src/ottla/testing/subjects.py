@@ -1,0 +1,236 @@
+"""What requests are about: the topics, partitions, groups and transactional ids in them, and in their responses.
+
+A fault that names a topic has to find it in twenty differently shaped requests, and an error that concerns one
+partition belongs to that partition's place in the response. `SUBJECTS` says for each API where these places are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from ottla.broker.requests.apis import SERVED
+from ottla.wire.declare import fields_of
+from ottla.wire.types import ZERO_UUID
+
+
+class Kind(Enum):
+    """What an element of a list stands for."""
+
+    TOPIC = "topic"
+    PARTITION = "partition"
+    GROUP = "group"
+    TRANSACTION = "transactional_id"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A list of a request, and the list of the response that answers it element by element.
+
+    `key` is the field that names an element, in the request and in the response; "" where the element of the request
+    is the name itself.
+    """
+
+    asked: str
+    answered: str
+    kind: Kind
+    key: tuple[str, str]
+    inner: tuple[Listed, ...] = ()
+
+
+def _topics(
+    asked: str, answered: str, *inner: Listed, key: tuple[str, str] | None = None
+) -> Listed:
+    return Listed(asked, answered, Kind.TOPIC, key or ("name", "name"), inner)
+
+
+def _partitions(asked: str, answered: str, asked_key: str, answered_key: str) -> Listed:
+    return Listed(asked, answered, Kind.PARTITION, (asked_key, answered_key))
+
+
+_PARTITIONS = _partitions("partitions", "partitions", "partition_index", "partition_index")
+_INDEXES = _partitions("partition_indexes", "partitions", "", "partition_index")
+_TXN_PARTITIONS = _partitions("partitions", "results_by_partition", "", "partition_index")
+_TOPIC = ("topic", "topic")
+_RESOURCE = ("resource_name", "resource_name")
+
+SUBJECTS: dict[str, tuple[Listed, ...]] = {
+    "AddOffsetsToTxn": (),
+    "AddPartitionsToTxn": (
+        Listed(
+            "transactions",
+            "results_by_transaction",
+            Kind.TRANSACTION,
+            ("transactional_id", "transactional_id"),
+            (_topics("topics", "topic_results", _TXN_PARTITIONS),),
+        ),
+        _topics("v3_and_below_topics", "results_by_topic_v3_and_below", _TXN_PARTITIONS),
+    ),
+    "AlterConfigs": (Listed("resources", "responses", Kind.OTHER, _RESOURCE),),
+    "ApiVersions": (),
+    "CreatePartitions": (_topics("topics", "results"),),
+    "CreateTopics": (_topics("topics", "topics"),),
+    "DeleteGroups": (Listed("groups_names", "results", Kind.GROUP, ("", "group_id")),),
+    "DeleteRecords": (_topics("topics", "topics", _PARTITIONS),),
+    "DeleteTopics": (
+        _topics("topics", "responses"),
+        _topics("topic_names", "responses", key=("", "name")),
+    ),
+    "DescribeCluster": (),
+    "DescribeConfigs": (Listed("resources", "results", Kind.OTHER, _RESOURCE),),
+    "DescribeGroups": (Listed("groups", "groups", Kind.GROUP, ("", "group_id")),),
+    "DescribeLogDirs": (),
+    "DescribeProducers": (_topics("topics", "topics", _INDEXES),),
+    "DescribeTopicPartitions": (_topics("topics", "topics"),),
+    "DescribeTransactions": (
+        Listed(
+            "transactional_ids",
+            "transaction_states",
+            Kind.TRANSACTION,
+            ("", "transactional_id"),
+        ),
+    ),
+    "ElectLeaders": (
+        _topics(
+            "topic_partitions",
+            "replica_election_results",
+            _partitions("partitions", "partition_result", "", "partition_id"),
+            key=_TOPIC,
+        ),
+    ),
+    "EndTxn": (),
+    "Fetch": (
+        _topics(
+            "topics",
+            "responses",
+            _partitions("partitions", "partitions", "partition", "partition_index"),
+            key=_TOPIC,
+        ),
+    ),
+    "FindCoordinator": (Listed("coordinator_keys", "coordinators", Kind.OTHER, ("", "key")),),
+    "Heartbeat": (),
+    "IncrementalAlterConfigs": (Listed("resources", "responses", Kind.OTHER, _RESOURCE),),
+    "InitProducerId": (),
+    "JoinGroup": (),
+    "LeaveGroup": (),
+    "ListGroups": (),
+    "ListOffsets": (_topics("topics", "topics", _PARTITIONS),),
+    "ListPartitionReassignments": (),
+    "ListTransactions": (),
+    "Metadata": (_topics("topics", "topics"),),
+    "OffsetCommit": (_topics("topics", "topics", _PARTITIONS),),
+    "OffsetDelete": (_topics("topics", "topics", _PARTITIONS),),
+    "OffsetFetch": (
+        Listed("groups", "groups", Kind.GROUP, ("group_id", "group_id")),
+        _topics("topics", "topics", _INDEXES),
+    ),
+    "OffsetForLeaderEpoch": (
+        _topics(
+            "topics",
+            "topics",
+            _partitions("partitions", "partitions", "partition", "partition"),
+            key=_TOPIC,
+        ),
+    ),
+    "Produce": (
+        _topics(
+            "topic_data",
+            "responses",
+            _partitions("partition_data", "partition_responses", "index", "index"),
+        ),
+    ),
+    "SyncGroup": (),
+    "TxnOffsetCommit": (_topics("topics", "topics", _PARTITIONS),),
+    "WriteTxnMarkers": (
+        Listed(
+            "markers",
+            "markers",
+            Kind.OTHER,
+            ("producer_id", "producer_id"),
+            (_topics("topics", "topics", _INDEXES),),
+        ),
+    ),
+}
+
+# Says which topic an element names: requests of newer versions carry ids.
+TopicName = Callable[[UUID], str | None]
+# Whether a fault concerns one of the things that a request names.
+Concerns = Callable[["Named"], bool]
+
+
+@dataclass(frozen=True)
+class Named:
+    """One thing that a request names."""
+
+    topic: str | None = None
+    partition: int | None = None
+    group: str | None = None
+    transactional_id: str | None = None
+
+
+def named_in(api: str, request: Any, topic_name: TopicName) -> list[Named]:
+    """Everything that a request is about; what the whole request names is in each."""
+    whole = whole_of(request)
+    found = [
+        named for listed in SUBJECTS[api] for named in _named(request, listed, whole, topic_name)
+    ]
+    return found or [whole]
+
+
+def whole_of(request: Any) -> Named:
+    """What a request names as a whole: its group, its transactional id."""
+    return Named(
+        group=getattr(request, "group_id", None) or None,
+        transactional_id=getattr(request, "transactional_id", None)
+        or getattr(request, "v3_and_below_transactional_id", None)
+        or None,
+    )
+
+
+def _named(owner: Any, listed: Listed, outer: Named, topic_name: TopicName) -> Iterator[Named]:
+    for element in getattr(owner, listed.asked) or ():
+        named = name_of(element, listed, outer, topic_name)
+        inner = [
+            found for deeper in listed.inner for found in _named(element, deeper, named, topic_name)
+        ]
+        yield from inner or [named]
+
+
+def name_of(element: Any, listed: Listed, outer: Named, topic_name: TopicName) -> Named:
+    """What an element of a list names, together with what the lists around it name."""
+    key = listed.key[0]
+    value = getattr(element, key) if key else element
+    match listed.kind:
+        case Kind.TOPIC:
+            name = value or topic_name(getattr(element, "topic_id", ZERO_UUID))
+            return replace(outer, topic=name)
+        case Kind.PARTITION:
+            return replace(outer, partition=value)
+        case Kind.GROUP:
+            return replace(outer, group=value)
+        case Kind.TRANSACTION:
+            return replace(outer, transactional_id=value)
+        case Kind.OTHER:
+            return outer
+
+
+def kinds_named_by(api: str) -> set[Kind]:
+    """What requests of an API can name, in some version."""
+    request: type = next(served.request for served in SERVED.values() if served.name == api)
+    kinds = set(_kinds_in(SUBJECTS[api]))
+    for field in fields_of(request):
+        if field.name == "group_id":
+            kinds.add(Kind.GROUP)
+        elif field.name.endswith("transactional_id"):
+            kinds.add(Kind.TRANSACTION)
+    return kinds
+
+
+def _kinds_in(lists: Sequence[Listed]) -> Iterator[Kind]:
+    for listed in lists:
+        yield listed.kind
+        yield from _kinds_in(listed.inner)

@@ -1,0 +1,51 @@
+"""Tests of `unittest` with a broker."""
+
+from __future__ import annotations
+
+import sys
+import unittest
+from typing import Any, ClassVar
+
+from ottla.testing.broker import Broker, with_endless_retention
+from ottla.testing.request_log import SHOWN_REQUESTS, format_requests
+
+
+class BrokerTestCase(unittest.TestCase):
+    """A test case whose tests share a broker; faults and clock are as new for each of them.
+
+        class OrdersTest(BrokerTestCase):
+            broker_options = {"num.partitions": 3}
+
+            def test_orders(self):
+                run(self.broker.bootstrap_servers)
+
+    The requests of a test that failed are written to stderr.
+    """
+
+    broker_options: ClassVar[dict[str, object]] = {}
+    """Options of the broker by Kafka's names."""
+    broker_nodes: ClassVar[int] = 1
+    """How many nodes the broker has."""
+    broker: ClassVar[Broker]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.broker = Broker(with_endless_retention(cls.broker_options), nodes=cls.broker_nodes)
+        cls.broker.start()
+        cls.addClassCleanup(cls.broker.stop)
+
+    def run(self, result: Any = None) -> Any:
+        mark, failed_before = self.broker.log.count, _failures(result)
+        try:
+            return super().run(result)
+        finally:
+            if _failures(result) > failed_before:
+                requests = self.broker.log.since(mark)
+                print(f"requests of {self.id()}:", file=sys.stderr)
+                print(format_requests(requests, SHOWN_REQUESTS), file=sys.stderr)
+            self.broker.reset()
+
+
+def _failures(result: Any) -> int:
+    return len(getattr(result, "failures", ())) + len(getattr(result, "errors", ()))

@@ -1,0 +1,60 @@
+"""The same faults of the test kit with every client: each sees what it is meant to see."""
+
+from __future__ import annotations
+
+import pytest
+from tests.clients.driver import Driver, ProducerOptions
+from tests.clients.messages import Message
+
+from ottla.testing import Broker
+
+
+def values_of(broker: Broker, topic: str) -> list[bytes]:
+    return [record.value for record in broker.records(topic)]
+
+
+@pytest.mark.parametrize("is_idempotent", [True, False])
+def test_a_lost_answer_makes_a_duplicate_unless_the_producer_is_idempotent(
+    admin_client: Driver, ottla_broker: Broker, ottla_topic: str, is_idempotent: bool
+) -> None:
+    admin_client.create_topic(ottla_topic)
+    options = ProducerOptions(idempotent=is_idempotent, acks="all")
+    with admin_client.producer(options) as producer:
+        producer.send(ottla_topic, [Message(b"first")])
+        fault = ottla_broker.faults.add("Produce", topic=ottla_topic, drop="after", times=1)
+        producer.send(ottla_topic, [Message(b"tea")])
+    assert fault.hits == 1
+    copies = 1 if is_idempotent else 2
+    assert values_of(ottla_broker, ottla_topic) == [b"first", *[b"tea"] * copies]
+
+
+def test_a_script_of_faults_costs_no_record(
+    admin_client: Driver, ottla_broker: Broker, ottla_topic: str
+) -> None:
+    admin_client.create_topic(ottla_topic)
+    outcomes = ["NOT_LEADER_OR_FOLLOWER", "lost request", "ok", "lost answer", "20ms"]
+    ottla_broker.faults.script("Produce", outcomes, topic=ottla_topic)
+    with admin_client.producer(ProducerOptions(idempotent=True, acks="all")) as producer:
+        for number in range(4):
+            producer.send(ottla_topic, [Message(b"%d" % number)])
+    assert values_of(ottla_broker, ottla_topic) == [b"0", b"1", b"2", b"3"]
+    met = [request.fault for request in ottla_broker.requests("Produce", topic=ottla_topic)]
+    assert met[:5] == [
+        "NOT_LEADER_OR_FOLLOWER",
+        "lost request",
+        "ok",
+        "lost answer",
+        "answered 0.02 s late",
+    ]
+
+
+def test_a_reader_goes_on_after_lost_fetches(
+    admin_client: Driver, ottla_broker: Broker, ottla_topic: str
+) -> None:
+    values = [b"%d" % number for number in range(20)]
+    admin_client.send(ottla_topic, [Message(value) for value in values])
+    outcomes = ["lost answer", "NOT_LEADER_OR_FOLLOWER", "lost request"]
+    fault = ottla_broker.faults.script("Fetch", outcomes, topic=ottla_topic)
+    found = admin_client.read(ottla_topic, len(values))
+    assert [record.value for record in found] == values
+    assert fault.hits == 3

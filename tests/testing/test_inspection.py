@@ -1,0 +1,127 @@
+"""What a test is told of a broker is what its clients have done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+
+import ottla
+from ottla.errors import ConfigError
+from ottla.testing import Broker
+from ottla.testing.inspection import Inspection, wait_for
+
+
+@pytest.fixture
+def inspection(ottla_broker: Broker) -> Inspection:
+    return ottla_broker
+
+
+@pytest.fixture
+def producer(ottla_broker: ottla.Broker, ottla_topic: str) -> confluent_kafka.Producer:
+    made = confluent_kafka.Producer(
+        {"bootstrap.servers": ottla_broker.bootstrap_servers, "transactional.id": ottla_topic}
+    )
+    made.init_transactions()
+    return made
+
+
+def send(producer: confluent_kafka.Producer, topic: str, *values: bytes, commit: bool) -> None:
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value, key=b"k")
+    if commit:
+        producer.commit_transaction()
+    else:
+        producer.flush()
+        producer.abort_transaction()
+
+
+def test_records_are_those_of_committed_transactions(
+    inspection: Inspection, producer: confluent_kafka.Producer, ottla_topic: str
+) -> None:
+    send(producer, ottla_topic, b"1", b"2", commit=True)
+    send(producer, ottla_topic, b"3", commit=False)
+    assert [record.value for record in inspection.records(ottla_topic)] == [b"1", b"2"]
+    everything = inspection.records(ottla_topic, isolation="read_uncommitted")
+    assert [record.value for record in everything] == [b"1", b"2", b"3"]
+    with pytest.raises(ConfigError, match="there is no topic 'nowhere'"):
+        inspection.records("nowhere")
+    assert inspection.transactions()[ottla_topic].state == "CompleteAbort"
+
+
+def test_lag_counts_records_and_not_markers(
+    inspection: Inspection,
+    producer: confluent_kafka.Producer,
+    ottla_broker: ottla.Broker,
+    ottla_topic: str,
+) -> None:
+    send(producer, ottla_topic, b"1", b"2", commit=True)
+    group = f"group-of-{ottla_topic}"
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": ottla_broker.bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    with pytest.raises(TimeoutError, match=f"{group} to have no lag: it has committed nothing"):
+        inspection.wait_lag_zero(group, timeout="50ms")
+    consumer.subscribe([ottla_topic])
+    message = wait_for(lambda: consumer.poll(0.1), what="the first record")
+    assert message is not None
+    consumer.commit(message=message, asynchronous=False)
+    assert inspection.lag(group) == {(ottla_topic, 0): 1}
+    assert inspection.groups()[group].state == "Stable"
+    with pytest.raises(TimeoutError, match="records not committed yet"):
+        inspection.wait_lag_zero(group, timeout="50ms")
+    message = wait_for(lambda: consumer.poll(0.1), what="the second record")
+    assert message is not None
+    consumer.commit(message=message, asynchronous=False)
+    inspection.wait_lag_zero(group, topic=ottla_topic)
+    consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("copied", "trouble"),
+    [
+        ([b"1", b"2", b"2"], None),
+        ([b"1", b"2"], r"1 lost: \(b'k', b'2'\) \(1x\)"),
+        ([b"1", b"1", b"2", b"2"], r"1 duplicated: \(b'k', b'1'\) \(2x\)"),
+        ([b"1", b"2", b"2", b"3"], r"1 not from the source: \(b'k', b'3'\) \(1x\)"),
+    ],
+)
+def test_exactly_once_is_asserted(
+    inspection: Inspection,
+    producer: confluent_kafka.Producer,
+    ottla_topic: str,
+    copied: list[bytes],
+    trouble: str | None,
+) -> None:
+    source, sink = f"{ottla_topic}-in", f"{ottla_topic}-out"
+    send(producer, source, b"1", b"2", b"2", commit=True)
+    send(producer, source, b"aborted", commit=False)
+    send(producer, sink, *copied, commit=True)
+    if trouble is None:
+        inspection.assert_exactly_once(source, sink)
+        return
+    with pytest.raises(AssertionError, match=trouble):
+        inspection.assert_exactly_once(source, sink)
+    values = {record.value for record in inspection.records(source)}
+    if values == set(copied):
+        inspection.assert_exactly_once(source, source, by=lambda record: record.value)
+
+
+def test_a_wait_gives_what_the_predicate_gave_or_says_what_it_waited_for() -> None:
+    answers: Iterator[int | None] = iter([None, 0, 5])
+    assert wait_for(lambda: next(answers)) == 5
+    with pytest.raises(TimeoutError, match=r"waited 0\.02 for tea: cold"):
+        wait_for(lambda: False, timeout=0.02, what="tea", found=lambda: "cold")
+
+    def check() -> bool:
+        raise AssertionError("not yet")
+
+    with pytest.raises(TimeoutError, match="not yet"):
+        wait_for(check, timeout="20ms")

@@ -1,0 +1,184 @@
+"""The brokers of the pytest plugin and of `unittest`: one per module or test, seeded, reset, and quoted on failure."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.testing import Broker
+
+pytest_plugins = ["pytester"]
+
+SEED = """
+orders:
+  partitions: 2
+  configs: {retention.ms: -1}
+  records:
+    - {key: table 4, value: {drink: tea}, headers: {source: till}, partition: 1, timestamp: 1500000000000}
+    - {value: "plain"}
+payments:
+  records: payments.jsonl
+"""
+LINES = [{"value": "1"}, {"value": {"base64": "/w=="}, "topic": "elsewhere", "offset": 4}]
+
+
+def run_tests(pytester: pytest.Pytester, tests: str, *arguments: str) -> pytest.RunResult:
+    pytester.makepyfile(test_it=tests)
+    return pytester.runpytest_subprocess("-W", "error", *arguments, timeout=100)
+
+
+def test_a_broker_of_the_session_is_as_new_after_each_test(pytester: pytest.Pytester) -> None:
+    tests = """
+        def test_first(ottla_broker):
+            ottla_broker.faults.add("Produce", error="UNKNOWN_SERVER_ERROR")
+            ottla_broker.clock.set("2001-01-01")
+            ottla_broker.clock.freeze()
+
+        def test_second(ottla_broker):
+            assert len(ottla_broker.faults) == 0
+            assert not ottla_broker.clock.is_frozen
+            assert ottla_broker.clock.now.year > 2001
+    """
+    run_tests(pytester, tests, "-p", "no:randomly").assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize("arguments", [[], ["-n", "1"]], ids=["one process", "xdist"])
+def test_the_requests_of_a_test_are_in_the_report_of_its_failure(
+    pytester: pytest.Pytester, arguments: list[str]
+) -> None:
+    tests = """
+        import ottla
+        from ottla.testing import Broker
+
+        def send(broker, topic):
+            with ottla.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+                producer.send(topic, b"tea").result(10)
+
+        def test_passes(ottla_broker):
+            send(ottla_broker, "of-the-first")
+
+        def test_fails(ottla_broker):
+            send(ottla_broker, "of-the-second")
+            assert False
+
+        def test_fails_without_a_broker():
+            assert False
+
+        def test_fails_with_a_broker_of_its_own():
+            with Broker() as broker:
+                send(broker, "of-the-third")
+                assert broker.records("of-the-third") == []
+    """
+    result = run_tests(pytester, tests, *arguments)
+    result.assert_outcomes(passed=1, failed=3)
+    output = result.stdout.str()
+    assert output.count("- requests to ") == 2
+    assert "Produce v" in output
+    assert "(of-the-second-0): ok after" in output
+    assert "(of-the-third-0): ok after" in output
+    assert "of-the-first" not in output
+    assert "ottla-testing" not in output  # the client that `records` uses
+
+
+def test_a_test_or_module_may_have_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
+    pytester.path.joinpath("orders.yaml").write_text(SEED)
+    lines = "\n".join(map(json.dumps, LINES))
+    pytester.path.joinpath("payments.jsonl").write_text(lines)
+    tests = """
+        import pytest
+
+        pytestmark = pytest.mark.ottla_broker(seed="payments.jsonl")
+
+        @pytest.mark.ottla_broker(nodes=3, seed="orders.yaml", options={"num.partitions": 5})
+        def test_three_nodes(ottla_test_broker):
+            assert len(ottla_test_broker.node_ids) == 3
+            records = ottla_test_broker.records("orders")
+            first = next(record for record in records if record.partition == 1)
+            assert (first.key, first.value) == (b"table 4", b'{"drink":"tea"}')
+            assert (first.timestamp_ms, list(first.headers)) == (1500000000000, [("source", b"till")])
+            assert b"plain" in [record.value for record in records]
+            values = [record.value for record in ottla_test_broker.records("payments")]
+            assert sorted(values) == [b"1", b"\\xff"]
+
+        def test_the_mark_of_the_module(ottla_test_broker, ottla_module_broker):
+            assert ottla_test_broker.bootstrap_servers != ottla_module_broker.bootstrap_servers
+            for broker in (ottla_test_broker, ottla_module_broker):
+                assert len(broker.records("payments")) == 2
+
+        def test_a_seed_in_code(ottla_broker, ottla_seed, ottla_topic):
+            ottla_seed({ottla_topic: {"records": [{"value": "tea"}]}})
+            assert [record.value for record in ottla_broker.records(ottla_topic)] == [b"tea"]
+            with pytest.raises(Exception, match="exists already"):
+                ottla_seed({ottla_topic: {}})
+
+        @pytest.mark.ottla_broker(nodes=3)
+        def test_with_a_mark_that_has_no_effect(ottla_module_broker):
+            pass
+    """
+    result = run_tests(pytester, tests, "--strict-markers")
+    result.assert_outcomes(passed=3, errors=1)
+    result.stdout.fnmatch_lines(["*is for the fixture ottla_test_broker*"])
+
+
+def test_a_broker_for_one_test_starts_in_milliseconds() -> None:
+    Broker().start().stop()  # imports
+    took = []
+    for _ in range(9):
+        began = time.thread_time() + time.process_time()
+        broker = Broker().start()
+        took.append(time.thread_time() + time.process_time() - began)
+        broker.stop()
+    # Of the processor: a busy machine takes longer.
+    assert statistics.median(took) < 0.05
+
+
+UNITTEST = """
+import unittest
+import ottla
+from ottla.testing import BrokerTestCase
+
+class OrdersTest(BrokerTestCase):
+    broker_options = {"num.partitions": 3}
+    broker_nodes = 2
+
+    def test_1_fails(self):
+        self.broker.faults.add("Produce", delay="1ms")
+        self.broker.clock.freeze()
+        with ottla.Admin(bootstrap_servers=self.broker.bootstrap_servers) as admin:
+            admin.create_topics([ottla.admin.NewTopic("orders")])
+        self.assertEqual(len(self.broker.node_ids), 3)
+
+    def test_2_begins_anew(self):
+        self.assertEqual(len(self.broker.faults), 0)
+        self.assertFalse(self.broker.clock.is_frozen)
+        with ottla.Admin(bootstrap_servers=self.broker.bootstrap_servers) as admin:
+            self.assertEqual(len(admin.describe_topics(["orders"])["orders"].partitions), 3)
+
+unittest.main()
+"""
+
+
+def test_a_case_of_unittest_has_a_broker_and_prints_the_requests_of_failures(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "orders.py"
+    path.write_text(UNITTEST)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", str(path)], capture_output=True, text=True, check=False
+    )
+    assert "FAILED (failures=1)" in ran.stderr, ran.stderr
+    assert "CreateTopics v" in ran.stderr
+    assert "(orders): ok after" in ran.stderr
+
+
+def test_a_case_of_unittest_runs_under_pytest(pytester: pytest.Pytester) -> None:
+    tests = UNITTEST.replace("unittest.main()", "")
+    result = run_tests(pytester, tests)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*CreateTopics v*(orders): ok after*"])
