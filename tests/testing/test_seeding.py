@@ -23,9 +23,9 @@ from ottla.testing.seeding import read_seed
         ("seed.yaml", "tea: {partitions: 0}", "partitions=0 is no number"),
         ("seed.yaml", "tea: {configs: 3}", "configs are a mapping"),
         ("seed.yaml", "tea: {records: 3}", "records are a list"),
-        ("seed.yaml", "tea: {records: [{vlaue: x}]}", "record 1: 'vlaue' is no field"),
+        ("seed.yaml", "tea: {records: [{vlaue: x}]}", "record 1: 'vlaue' is not a field"),
         ("seed.yaml", "tea: {records: no.jsonl}", "no.jsonl cannot be read"),
-        ("tea.jsonl", '{"value": 1}\n{', "tea.jsonl, line 2: it is no JSON"),
+        ("tea.jsonl", '{"value": 1}\n{', "tea.jsonl, line 2: it is not JSON"),
     ],
 )
 def test_a_bad_seed_is_refused(tmp_path: Path, name: str, text: str | None, reason: str) -> None:
