@@ -49,7 +49,7 @@ class BrokerSettings:
     nodes: int = 1
     metrics: Endpoint | None = None
     has_own_process: bool = (
-        False  # no other code runs on its loop, so that what holds the loop is logged
+        False  # no other code runs on its loop, so that every blocking of the loop is logged
     )
 
     @property
@@ -70,7 +70,7 @@ class BrokerSettings:
         return first if first.port == 0 else Endpoint(first.host, first.port + number)
 
     def validate(self) -> None:
-        """Checks what no single setting can."""
+        """Checks rules that involve several settings."""
         if type(self.nodes) is not int or self.nodes < 1:
             raise ConfigError(f"nodes={self.nodes!r}: give a number of nodes, at least 1")
         for what, first in (("listen", self.listen), ("advertise", self.advertise)):
@@ -131,17 +131,17 @@ class RunningBroker:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where clients connect."""
+        """The address of the first live node."""
         return self.server.endpoint
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """Where clients connect to each live node."""
+        """The addresses of the live nodes."""
         return [self.servers[node_id].endpoint for node_id in sorted(self.servers)]
 
     @property
     def metrics_endpoint(self) -> Endpoint | None:
-        """Where Prometheus finds the metrics."""
+        """The address of the metrics, for Prometheus."""
         return None if self._metrics is None else self._metrics.endpoint
 
     async def start_all(self) -> None:
@@ -240,7 +240,7 @@ class RunningBroker:
 
 
 def _check_is_free(endpoint: Endpoint) -> None:
-    """Refuses a port that another process has, before a data folder is made in vain."""
+    """Refuses a port that another process has, before a data folder is created."""
     try:
         found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
     except OSError:

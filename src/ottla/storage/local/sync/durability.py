@@ -88,7 +88,7 @@ class Durability:
         )
 
     def is_synced_up_to(self, end_offset: int) -> bool:
-        """Whether everything below an offset is durable; a running sync does not count."""
+        """Whether everything below an offset is durable; False while a sync runs, which may still fail."""
         return (
             self.synced_offset >= end_offset and not self._epochs.dirty and not self._queue.is_busy
         )
