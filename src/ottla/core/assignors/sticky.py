@@ -153,7 +153,7 @@ def _transferred(
     taken: dict[TopicPartition, None] = {}
     for member, share in shares.items():
         owned = dict.fromkeys(subscriptions[member].owned_partitions)
-        kept = dict.fromkeys(share)
-        given.update((partition, member) for partition in kept if partition not in owned)
-        taken.update((partition, None) for partition in owned if partition not in kept)
+        assigned = dict.fromkeys(share)
+        given.update((partition, member) for partition in assigned if partition not in owned)
+        taken.update((partition, None) for partition in owned if partition not in assigned)
     return {partition: member for partition, member in given.items() if partition in taken}
