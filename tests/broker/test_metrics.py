@@ -57,7 +57,7 @@ def measured() -> Iterator[ottla.Broker]:
 @pytest.fixture(autouse=True)
 def fresh_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every scrape gets a page of its own."""
-    monkeypatch.setattr(metrics_listener, "KEEP_SECONDS", 0)
+    monkeypatch.setattr(metrics_listener, "PAGE_SECONDS", 0)
 
 
 def scrape(broker: ottla.Broker) -> dict[str, Family]:
@@ -387,7 +387,7 @@ def test_connections_have_a_limit_and_places_become_free_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(metrics_listener, "MAX_CONNECTIONS", 2)
-    monkeypatch.setattr(metrics_listener, "KEEP_SECONDS", 60)
+    monkeypatch.setattr(metrics_listener, "PAGE_SECONDS", 60)
     asyncio.run(_fill_and_free())
 
 

@@ -92,7 +92,7 @@ def test_a_stop_says_that_it_waits_for_the_disk(
     for number in range(3):
         fill(store.claim(ref_of(partition=number), TopicConfig()), 1)
     monkeypatch.setattr(closing, "run_sync", run)
-    monkeypatch.setattr(closing, "_TELL_SECONDS", 0.02)
+    monkeypatch.setattr(closing, "_LOG_SECONDS", 0.02)
     threading.Timer(0.1, gate.set).start()
     with caplog.at_level(logging.DEBUG, "ottla"):
         store.close()

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster share: the storage engine, the catalog, the leader of each partition."""
+"""The state that the nodes of a cluster share: the storage engine, the catalog, the leader of each partition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = EventLog(__name__)
 
 
 class Placement(NamedTuple):
-    """Where a partition is, as Metadata describes it."""
+    """The leader and the replicas of a partition, as Metadata describes them."""
 
     error: ErrorCode
     leader_id: int
@@ -73,7 +73,7 @@ class Cluster:
         self.catalog.apply(changes)
 
     def reconfigure(self) -> None:
-        """Lets every node take the options that are in the catalog now."""
+        """Makes every node load its options from the catalog again."""
         for member in self.nodes.values():
             member.options.reload()
             member.partitions.reconfigure()
@@ -88,7 +88,7 @@ class Cluster:
         return None
 
     def next_producer_id(self) -> int:
-        """A new producer id; its block is reserved durably before the first of it is used."""
+        """A new producer id; its block is reserved durably before its first id is used."""
         if not self._producer_ids:
             block, changes = self.catalog.reserve_producer_ids()
             self.commit(changes)
@@ -105,7 +105,7 @@ class Cluster:
         return next(iter(self.nodes), NO_LEADER)
 
     def addresses_for(self, local: Endpoint) -> list[tuple[int, Endpoint]]:
-        """Every live node and where a client reaches it that has connected to the address `local`."""
+        """Every live node, and its address for a client that has connected to the address `local`."""
         return [(node_id, member.address_for(local)) for node_id, member in self.nodes.items()]
 
     def join(self, node: Member) -> None:
@@ -163,7 +163,7 @@ class Cluster:
         self._hand_over([led])
 
     def place_new(self, topic: Topic, first_partition: int = 0) -> None:
-        """Gives partitions that were created just now their leaders."""
+        """Assigns leaders to new partitions."""
         self._leadership.place_new(topic, first_partition)
 
     def elect_preferred(self, wanted: Iterable[TopicPartition]) -> list[ErrorCode]:
@@ -188,7 +188,7 @@ class Cluster:
         return errors
 
     def elect_unclean(self, wanted: Iterable[TopicPartition]) -> list[ErrorCode]:
-        """Finds no leader for any partition: all nodes read the same storage, and where one cannot, no other can."""
+        """Elects no leader: all nodes read the same storage, so a partition that one cannot open, no other can."""
         errors = []
         for name, partition in wanted:
             topic = self.topic_of(name, partition)
@@ -208,7 +208,7 @@ class Cluster:
         return topic
 
     def place(self, topic: Topic, partition: int) -> Placement:
-        """Where a partition is, for a client."""
+        """The leader and the replicas of a partition, for a client."""
         leader_id, replica_ids = self._leadership.place(topic, partition)
         replicas = list(replica_ids)
         ref = PartitionRef(topic.name, partition, topic.topic_id)
@@ -236,10 +236,10 @@ class Cluster:
         ]
 
     def _hand_over(self, before: Iterable[Led]) -> None:
-        """Has the old leaders of partitions resign that have a new one, and raises their epochs at once.
+        """Makes the old leaders of moved partitions resign, and raises the epochs of all of them in one step.
 
-        Clients believe in a new leader only if its epoch is higher. A partition that is in use is claimed by its new
-        leader; for the others it is enough that their first claim has a higher epoch.
+        Clients accept a new leader only if its epoch is higher. The new leader claims a partition that is in use; the
+        others get the higher epoch with their first claim.
         """
         moved = [led for led in before if self.leader_of(led.topic, led.partition) != led.leader_id]
         for led in moved:

@@ -1,4 +1,4 @@
-"""Reading and changing the options of topics and brokers: what the three config APIs share."""
+"""Reading and changing the options of topics and brokers, for the three config APIs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.ports import StorageError
 
 logger = EventLog(__name__)
 
-# Gives the new options of a resource, from those that were set.
+# The new options of a resource, from those that were set.
 Change = Callable[[Mapping[str, str]], dict[str, str] | Refused]
 
 

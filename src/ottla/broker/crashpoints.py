@@ -1,6 +1,6 @@
 """Named places at which a test can let the broker die: before and after everything that it writes or sends.
 
-Outside of tests there is no listener, and a place costs the look at a variable. `tests/sim` crashes simulated nodes
+Outside of tests there is no listener, and a place costs one test of a variable. `tests/sim` crashes simulated nodes
 here, and `ottla.testing.crash_injection` the real process.
 """
 
@@ -36,7 +36,7 @@ class CrashPoint(Enum):
     AFTER_TRANSACTIONAL_APPEND = "after a client's transactional batch was appended"
 
 
-# What to do at a place; a test sets it.
+# Called at each place; a test sets it.
 listener: Callable[[CrashPoint], None] | None = None
 
 

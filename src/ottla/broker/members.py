@@ -1,6 +1,6 @@
-"""What a cluster needs of each of its nodes.
+"""The interface of a node for the other parts of its cluster.
 
-`Node` implements this. The cluster, topics and coordinators use no more of another node than what is here.
+`Node` implements it. The cluster, topics and coordinators use no other members of a node.
 """
 
 from __future__ import annotations
@@ -58,5 +58,5 @@ class Member(Protocol):
     def groups(self) -> MemberGroups: ...
 
     def address_for(self, local: Endpoint) -> Endpoint:
-        """Where a client reaches the node that has connected to the address `local` of some node."""
+        """The node's address for a client that has connected to the address `local` of some node."""
         ...

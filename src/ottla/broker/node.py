@@ -24,7 +24,7 @@ class Node:
     def __init__(self, cluster: Cluster, static_config: BrokerConfig) -> None:
         self.cluster = cluster
         self.node_id = static_config.node_id
-        # Where it listens, and what clients are told instead of that.
+        # The address on which it listens, and the one that clients get instead.
         self.endpoint: Endpoint | None = None
         self.advertised: Endpoint | None = None
         self.options = NodeOptions(static_config, cluster.catalog)
@@ -53,7 +53,7 @@ class Node:
         )
 
     def address_for(self, local: Endpoint) -> Endpoint:
-        """Where a client reaches this node that has connected to the address `local`.
+        """The address of this node for a client that has connected to the address `local`.
 
         Without an advertised address it is the host of `local`: it works by definition.
         """

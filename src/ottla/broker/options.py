@@ -1,4 +1,4 @@
-"""The options of a node: what it was started with, what was altered since, and what follows for each topic."""
+"""The options of a node: those of its start, those altered since, and the resulting options of each topic."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class BrokerSettings:
     data_dir: str | None = None
     nodes: int = 1
     metrics: Endpoint | None = None
-    # No other code runs on its loop, so that what holds the loop is logged.
+    # No other code runs on its loop, so that every blocking of the loop is logged.
     has_own_process: bool = False
     # Where nodes have to listen that listened before, whatever `listen` says.
     addresses: Mapping[int, Endpoint] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class BrokerSettings:
         return first if first.port == 0 else Endpoint(first.host, first.port + number)
 
     def validate(self) -> None:
-        """Checks what no single setting can."""
+        """Checks rules that involve several settings."""
         if type(self.nodes) is not int or self.nodes < 1:
             raise ConfigError(f"nodes={self.nodes!r}: give a number of nodes, at least 1")
         for what, first in (("listen", self.listen), ("advertise", self.advertise)):
@@ -149,12 +149,12 @@ class RunningBroker:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where clients connect."""
+        """The address of the first live node."""
         return self.server.endpoint
 
     @property
     def metrics_endpoint(self) -> Endpoint | None:
-        """Where Prometheus finds the metrics."""
+        """The address of the metrics, for Prometheus."""
         return None if self._metrics is None else self._metrics.endpoint
 
     async def start_all(self) -> None:
@@ -280,7 +280,7 @@ class RunningBroker:
 
 
 def _check_is_free(endpoint: Endpoint) -> None:
-    """Refuses a port that another process has, before a data folder is made in vain."""
+    """Refuses a port that another process has, before a data folder is created."""
     try:
         found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
     except OSError:

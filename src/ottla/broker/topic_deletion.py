@@ -47,7 +47,7 @@ class TopicDeletion:
         self._removing: set[uuid.UUID] = set()
 
     def delete(self, topics: Sequence[Topic], now_ms: int) -> None:
-        """Takes topics out of the catalog in one step; `remove_data` does the rest."""
+        """Removes topics from the catalog in one step; `remove_data` does the rest."""
         changes: Changes = {}
         for topic in topics:
             for member in self._members():
@@ -67,7 +67,7 @@ class TopicDeletion:
         at_once(self.remove_data())
 
     def remove_data(self) -> Generator[None, None, None]:
-        """Removes the data of deleted topics, a partition per step; what fails is left for the next call."""
+        """Removes the data of deleted topics, a partition per step; the next call retries failed ones."""
         found = {
             topic_id: deleted
             for topic_id, deleted in self._catalog.deleting.items()
@@ -98,7 +98,7 @@ class TopicDeletion:
             self._forget_offsets(gone)
 
     def forget_offsets_early(self, topics: Iterable[Topic]) -> None:
-        """Has groups forget topics whose data is still being removed: a new topic may get the name before that ends."""
+        """Makes groups forget topics whose data is still being removed: a new topic may get the name before."""
         for topic in topics:
             deleted = self._catalog.deleting.get(topic.topic_id)
             if deleted is not None:
@@ -106,7 +106,7 @@ class TopicDeletion:
                     member.groups.ask_all(partial(forget_topic, deleted=deleted))
 
     def _forget_offsets(self, gone: Mapping[uuid.UUID, Deleted]) -> None:
-        """Has every group forget topics without data; when that is durable, their deletion is complete."""
+        """Makes every group forget topics without data; when that is durable, their deletion is complete."""
 
         def forget(groups: GroupMachine, turn: Turn) -> list[uuid.UUID]:
             """The topics with offsets in an open transaction: the next `remove_data` tries again."""
@@ -137,7 +137,7 @@ class TopicDeletion:
         respond_to_all(parts, forgotten)
 
     def _complete(self, topics: Mapping[uuid.UUID, Deleted]) -> None:
-        """Takes deletions that are complete out of the catalog."""
+        """Removes complete deletions from the catalog."""
         if not topics:
             return
         changes: Changes = {}
@@ -155,5 +155,5 @@ class TopicDeletion:
 
 
 def forget_topic(groups: GroupMachine, turn: Turn, deleted: Deleted) -> Refused | None:
-    """Has the groups of a coordinator forget what they have committed for a deleted topic."""
+    """Deletes the offsets that a coordinator's groups have committed for a deleted topic."""
     return groups.forget_topic(turn, deleted.name, deleted.deleted_at_ms)

@@ -27,15 +27,15 @@ from ottla.ports import StorageError
 
 logger = EventLog(__name__)
 
-# As in Kafka: so many topics and partitions can be created by one request.
+# The most topics and partitions that one request may create, as in Kafka.
 MAX_CREATED_PER_REQUEST = 10_000
-# So many topics are created in one change of the catalog.
+# The number of topics in one change of the catalog.
 TOPICS_PER_CHANGE = 250
 NAMES_PER_STEP = 16
 
 
 class MorePartitions(NamedTuple):
-    """A topic that is to have so many partitions; `assignments` are the replicas of the new ones."""
+    """A topic and its new number of partitions; `assignments` are the replicas of the added ones."""
 
     name: str
     partition_count: int
@@ -118,7 +118,7 @@ class Topics:
         return outcome
 
     def _created_count(self, wanted: Sequence[NewTopic]) -> int:
-        """How many topics and partitions would be created."""
+        """The number of topics and partitions that would be created."""
         count = len(wanted)
         for new in wanted:
             partitions = (

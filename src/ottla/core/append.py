@@ -56,7 +56,7 @@ class Prepared(NamedTuple):
 
 
 class Effort(NamedTuple):
-    """How many bytes of a batch may be scanned and rewritten."""
+    """The most bytes of a batch that may be scanned and rewritten."""
 
     scanned_bytes: int
     rewritten_bytes: int

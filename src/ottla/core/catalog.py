@@ -1,4 +1,4 @@
-"""The catalog of the cluster: its topics, what may be created or changed, and what is stored for it.
+"""The catalog of the cluster: its topics, the rules for creating and changing them, and their stored form.
 
 A decision returns `Refused` or the changes to commit; `apply` applies committed changes, at run time and at every
 start alike. Keys: `topic/<name>`, `deleting/<topic id>`, `broker-config/<node id>` (without an id: for all

@@ -1,8 +1,8 @@
-"""What log compaction keeps: the last record of every key, and what readers and producers still need.
+"""The rules of log compaction: the last record of every key stays, and batches that readers and producers still need.
 
-A log is cleaned from its start up to the first segment that must be left alone. Three walks over it: the first finds
+A log is cleaned from its start up to the first segment that may not be cleaned yet, in three passes: the first finds
 the aborted transactions, the second maps every key of the part that was never cleaned (the dirty part) to its last
-offset, the third decides batch by batch what stays. Offsets never change. All as Kafka's LogCleaner does it.
+offset, the third decides for each batch which records stay. Offsets never change. All this is as in Kafka's LogCleaner.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from ottla.records.errors import CorruptRecordsError
 from ottla.records.kernel import encode_records
 from ottla.records.record import INT32_MAX, Buffer, Record
 
-# What an entry of the map costs beside the key's bytes: a bytes object, an int, and its share of the dict.
+# The memory of a map entry beside the key's bytes: a bytes object, an int, and a share of the dict.
 ENTRY_BYTES: Final = 150
 _OFFSET_ENTRY_BYTES: Final = 8
 _TIME_ENTRY_BYTES: Final = 12
 _CODEC_MASK: Final = 0x07
-# As plain numbers: these are looked at for every batch.
+# As plain numbers: every batch is tested for them.
 _TRANSACTIONAL: Final = int(BatchFlag.TRANSACTIONAL)
 _CONTROL: Final = int(BatchFlag.CONTROL)
 
@@ -61,7 +61,7 @@ AnySegment = TypeVar("AnySegment", bound=CleanableSegment)
 
 
 class Cleanable(NamedTuple):
-    """What of a log may be cleaned: everything below `end_offset`, of which the rest is dirty."""
+    """The part of a log that may be cleaned: below `end_offset`, and dirty from `first_dirty_offset` on."""
 
     first_dirty_offset: int
     end_offset: int
@@ -79,7 +79,7 @@ class Cleanable(NamedTuple):
 
 
 def first_dirty_offset(cleaned_offset: int | None, start_offset: int, end_offset: int) -> int:
-    """Where the dirty part begins; a note of earlier cleanings that does not fit the log is void."""
+    """The start of the dirty part; a saved offset that does not fit the log is ignored."""
     if cleaned_offset is None or not start_offset <= cleaned_offset <= end_offset:
         return start_offset
     return cleaned_offset
@@ -92,7 +92,7 @@ def cleanable(
     now_ms: int,
     min_lag_ms: int,
 ) -> Cleanable:
-    """What may be cleaned: sealed segments below the last stable offset whose records are old enough."""
+    """The part to clean: sealed segments below the last stable offset whose records are old enough."""
     limit = min(last_stable_offset, segments[-1].base_offset)
     if min_lag_ms > 0:
         for segment in segments[:-1]:
@@ -100,7 +100,7 @@ def cleanable(
             if is_dirty and segment.max_timestamp_ms > now_ms - min_lag_ms:
                 limit = min(limit, segment.base_offset)
                 break
-    # Only whole segments: the one in which the limit lies stays as it is.
+    # Only whole segments: the one that contains the limit is not cleaned.
     end_offset = max(
         (segment.base_offset for segment in segments if segment.base_offset <= limit),
         default=segments[0].base_offset,
@@ -125,12 +125,12 @@ def group_segments(
     max_index_bytes: int,
     index_interval_bytes: int,
 ) -> list[list[AnySegment]]:
-    """Runs of neighbours that fit into one segment, so that cleaned segments do not shrink for ever."""
+    """Groups neighbours that fit into one segment, so that repeated cleaning does not leave ever smaller segments."""
     groups: list[list[AnySegment]] = []
     size_bytes = 0
     for segment in segments:
         joined_bytes = size_bytes + segment.size_bytes
-        # An index has at most one entry for so many bytes of batches.
+        # An index has at most one entry per `index_interval_bytes` of batches.
         entries = joined_bytes // max(index_interval_bytes, 1) + 1
         if (
             groups
@@ -147,11 +147,11 @@ def group_segments(
     return groups
 
 
-# The first walk: which transactions were aborted.
+# The first pass: which transactions were aborted.
 
 
 class Aborted:
-    """The aborted transactions of a log, found by walking through its batches in order."""
+    """The aborted transactions of a log, found by reading its batches in order."""
 
     def __init__(self) -> None:
         # Producers with data that no marker has ended yet, and where it begins.
@@ -161,13 +161,13 @@ class Aborted:
 
     @property
     def has_open(self) -> bool:
-        """Whether the fate of a transaction is not known yet."""
+        """Whether a transaction has no marker yet."""
         return bool(self._open)
 
     def see(self, chunk: Buffer) -> int:
-        """Takes note of the batches that lie back to back in a chunk; says which offset comes next.
+        """Reads the consecutive batches of a chunk; returns the next offset.
 
-        CorruptRecordsError if one of a transaction is damaged: it might decide wrongly about the others.
+        CorruptRecordsError if a transactional batch is damaged: it might lead to wrong decisions about others.
         """
         peek = _TRANSACTION_PEEK.unpack_from
         position, last_offset = 0, -1
@@ -205,12 +205,12 @@ class Aborted:
 
 
 def marker_type(chunk: Buffer, position: int) -> MarkerType | None:
-    """What a control batch says of a transaction; None if nothing, or if it was emptied."""
+    """The marker in a control batch; None if it has no marker, or was emptied."""
     records = read_batch(chunk, position)
     return parse_marker_type(records[0].key) if records else None
 
 
-# The second walk: where the last record of every dirty key is.
+# The second pass: the last offset of every dirty key.
 
 
 class LastOffsets:
@@ -232,9 +232,9 @@ class LastOffsets:
         aborted: Aborted,
         limit_bytes: int = DEFAULT_LIMIT_BYTES,
     ) -> bool:
-        """Takes the keys of a batch; False if not all of them fitted: then the map is complete.
+        """Adds the keys of a batch; False if the map is full before all of them are added.
 
-        TooLargeError, and nothing was done, if the batch decompresses to more than the limit.
+        TooLargeError, without any effect, if the batch decompresses to more than the limit.
         """
         is_data = not header.is_control and not (
             header.is_transactional and aborted.has(header.producer_id, header.base_offset)
@@ -257,13 +257,13 @@ class LastOffsets:
         known_count = len(self.by_key)
         self.by_key.update(found)
         if found:
-            # Keys of a batch are taken to be of one length: counting those that are new would cost more.
+            # An estimate, as if all keys of a batch had one length: counting the bytes of new keys would cost more.
             new_share = (len(self.by_key) - known_count) / len(found)
             self._used_bytes += round(new_share * needed_bytes)
         return True
 
     def _add_one_by_one(self, records: Sequence[Record]) -> bool:
-        """Takes as many keys as fit; one always does, else there would be no end."""
+        """Adds keys until the map is full; at least one, so that every cleaning makes progress."""
         by_key = self.by_key
         for offset, _, key, _, _ in records:
             if key is None or offset < self._dirty_offset:
@@ -278,15 +278,15 @@ class LastOffsets:
         return True
 
     def seen_up_to(self, end_offset: int) -> None:
-        """All batches below an offset were added; behind the last of them there may be a gap."""
+        """All batches below an offset were added; there may be a gap behind the last one."""
         self.end_offset = max(self.end_offset, end_offset)
 
 
-# The third walk: what stays.
+# The third pass: which records stay.
 
 
 class LastOfProducer(NamedTuple):
-    """Where a producer's state comes from; without data, from a marker with its epoch."""
+    """The source of a producer's state: its last batch, or, without one, a marker with its epoch."""
 
     last_data_offset: int | None
     epoch: int
@@ -302,7 +302,7 @@ class KeptBatch(NamedTuple):
 
 
 def last_of_producers(producers: ProducerStates) -> dict[int, LastOfProducer]:
-    """What must be kept so that producers are recognised after a replay of the log."""
+    """The batches that must stay, so that a replay of the log restores the producers."""
     return {
         producer.producer_id: LastOfProducer(
             producer.recent_batches[-1].last_offset if producer.recent_batches else None,
@@ -313,7 +313,7 @@ def last_of_producers(producers: ProducerStates) -> dict[int, LastOfProducer]:
 
 
 class Cleaning:
-    """One cleaning of a log: its batches are shown to `keep` in order, from the log's start on."""
+    """One cleaning of a log: the caller passes its batches to `keep` in order, from the start of the log on."""
 
     def __init__(
         self,
@@ -341,9 +341,9 @@ class Cleaning:
         producers: Mapping[int, LastOfProducer],
         limit_bytes: int = DEFAULT_LIMIT_BYTES,
     ) -> KeptBatch | None:
-        """What becomes of the batch at a position; None if it goes.
+        """The batch that replaces the one at a position; None if it is removed.
 
-        TooLargeError if the batch decompresses to more than the limit; it can be shown once more then.
+        TooLargeError if the batch decompresses to more than the limit; the caller may pass it again then.
         """
         emptied = self._is_needed_empty(header, producers)
         if header.is_control:
@@ -362,7 +362,7 @@ class Cleaning:
     def _is_needed_empty(
         self, header: BatchHeader, producers: Mapping[int, LastOfProducer]
     ) -> bool:
-        """Whether the batch stays without records too: for its sequence, or as the end of what was cleaned."""
+        """Whether the batch stays even without records: for its sequence, or as the end of the cleaned part."""
         if header.last_offset + 1 == self._end_offset:
             return True
         if header.producer_id <= NO_PRODUCER_ID:
@@ -375,7 +375,7 @@ class Cleaning:
         return header.is_control and header.producer_epoch == last.epoch
 
     def _is_idle_marker(self, chunk: Buffer, position: int, header: BatchHeader) -> bool:
-        """Whether nothing is left of the transaction that a marker ended."""
+        """Whether the transaction that a marker ended has no records left."""
         if not header.record_count:
             return True
         if marker_type(chunk, position) is None:
@@ -386,7 +386,7 @@ class Cleaning:
         return True
 
     def _horizon_has_passed(self, header: BatchHeader) -> bool:
-        """An emptied marker has no horizon any more: its time was over when it was emptied."""
+        """Whether the delete horizon has passed; an emptied marker has none, because it had passed before."""
         if not header.record_count:
             return True
         return header.has_delete_horizon and header.base_timestamp <= self._now_ms
@@ -403,8 +403,8 @@ class Cleaning:
         if header.base_offset >= known_end_offset:
             return _unchanged(chunk, position, header)
         section = payload(chunk, position, header, limit_bytes)
-        # Time runs for tombstones when every older record of their keys is gone (KIP-534): not in a batch that
-        # reaches into what is still dirty.
+        # The time of tombstones begins when every older record of their keys is removed (KIP-534): not in a batch that
+        # reaches into the part that stays dirty.
         may_begin = not header.has_delete_horizon and header.last_offset < known_end_offset
         count = kept_count = 0
         first_ms: int | None = None
@@ -420,7 +420,7 @@ class Cleaning:
             return _without_records(header) if emptied else None
         if kept_count == count and not has_tombstone:
             return _unchanged(chunk, position, header)
-        # Of a batch with very many records the objects were not kept: they would take gigabytes.
+        # A batch with very many records is decoded again in parts: all its objects would take gigabytes.
         parts: Iterable[list[Record]] = (
             [kept]
             if header.record_count <= RECORDS_AT_ONCE
@@ -433,10 +433,10 @@ class Cleaning:
         return _with_records(header, first_ms, parts)
 
     def _kept_of(self, records: list[Record], header: BatchHeader) -> list[Record]:
-        """Those of a batch's records that stay."""
+        """The records of a batch that stay."""
         known_end_offset = self._known_end_offset
         keys = [record[2] for record in records]
-        # Records without a key, from before the topic was compacted, go: nothing could ever replace them.
+        # Records without a key, from before the topic was compacted, are removed: no record could ever replace them.
         kept = [
             record
             for record, last_offset in zip(records, map(self._last_offset_of, keys), strict=True)
@@ -449,7 +449,7 @@ class Cleaning:
         return kept
 
     def _horizon(self, header: BatchHeader) -> tuple[BatchHeader, int]:
-        """The header of a batch whose tombstones and markers go from now on, and when."""
+        """The header of a batch with its delete horizon, and that time."""
         marked = header._replace(attributes=header.attributes | BatchFlag.DELETE_HORIZON)
         return marked, self._now_ms + self._delete_retention_ms
 

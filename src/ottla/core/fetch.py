@@ -1,4 +1,4 @@
-"""What a Fetch may read: bounds, leader epochs, sizes, aborted transactions, and when there is enough."""
+"""The rules of a Fetch: bounds, leader epochs, sizes, aborted transactions, and when it has to wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST_VERSION_WITH_ZSTD = 10
 
 
 class FetchLimits(NamedTuple):
-    """How much a fetch returns at most, and how long it waits for how much."""
+    """The most bytes that a fetch returns, and for how many it waits how long."""
 
     max_bytes: int
     min_bytes: int
@@ -29,14 +29,14 @@ class FetchLimits(NamedTuple):
 
     @property
     def is_committed(self) -> bool:
-        """Whether the reader sees only what is committed."""
+        """Whether the reader sees only committed records."""
         return self.isolation_level == READ_COMMITTED
 
 
 def fetch_limits(
     max_bytes: int, min_bytes: int, max_wait_ms: int, isolation_level: int, broker_max_bytes: int
 ) -> FetchLimits:
-    """The limits of a request on a broker with its own `fetch.max.bytes`; what is never returned is not waited for."""
+    """The limits of a request, and of the broker's `fetch.max.bytes`; it never waits for more than it may return."""
     most = min(max_bytes, broker_max_bytes)
     return FetchLimits(most, min(min_bytes, most), max_wait_ms, isolation_level)
 

@@ -36,7 +36,7 @@ class FetchTarget:
     def record_response(
         self, is_error: bool, high_watermark: int, start_offset: int, has_records: bool
     ) -> bool:
-        """Remembers what a response says of the partition; returns whether an incremental one has to mention it."""
+        """Remembers the offsets in a response; returns whether an incremental response has to contain the partition."""
         changed = (
             has_records
             or is_error

@@ -14,7 +14,7 @@ from ottla.records.kernel import find_by_time
 
 Buffer = bytes | bytearray | memoryview
 
-# How much is searched on the event loop.
+# The largest batch that is searched on the event loop.
 SEARCHED_AT_ONCE_BYTES = 1 << 20
 
 # Negative timestamps are names of positions.
@@ -91,7 +91,7 @@ def decide_lookup(
 
 
 def below(found: FoundOffset, end_offset: int) -> FoundOffset:
-    """What a reader is told of a record that it may not be allowed to see yet."""
+    """A found offset, or NOT_FOUND if the reader may not see the record yet."""
     return found if found.offset < end_offset else NOT_FOUND
 
 
@@ -119,7 +119,7 @@ def first_at(
 
 
 def first_at_once(batch: Buffer, timestamp_ms: int, start_offset: int) -> FoundOffset | TakesLong:
-    """As `first_at`, unless there is much to decompress or to search."""
+    """As `first_at`; TakesLong if more than SEARCHED_AT_ONCE_BYTES would be decompressed or searched."""
     if len(batch) > SEARCHED_AT_ONCE_BYTES:
         return TAKES_LONG
     try:

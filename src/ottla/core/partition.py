@@ -75,7 +75,7 @@ class Partition:
     def verification_for(
         self, header: BatchHeader, version: int
     ) -> Verification | VerificationNotNeeded | Refused:
-        """What the append of a transactional batch has to bring; nothing if it repeats an earlier one."""
+        """The verification that the append of a transactional batch needs; none if it repeats an earlier one."""
         batch = _producer_batch(header)
         if isinstance(self.producers.decide(batch), AlreadyAppended):
             return VERIFICATION_NOT_NEEDED
@@ -124,7 +124,7 @@ class Partition:
         return ended
 
     def aborted_span(self, ended: EndedTransaction) -> AbortedSpan:
-        """What readers have to know about a transaction that has just been aborted."""
+        """The index entry of a transaction that has just been aborted."""
         first_open = self.producers.first_open_offset
         stable = ended.last_offset + 1 if first_open is None else first_open
         return AbortedSpan(ended.producer_id, ended.first_offset, ended.last_offset, stable)

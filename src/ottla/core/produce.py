@@ -1,7 +1,6 @@
-"""What a Produce request may append.
+"""The rules of a Produce request as a whole.
 
-The rules here are those of the request. What a single batch must look like is in `append`; what its producer may append
-is in `producer_state`.
+The rules of a single batch are in `append`, those of its producer in `producer_state`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def check_topic(topic: str | None, acks: int) -> Refused | None:
 
 
 def needed_replicas(acks: int, min_insync_replicas: int) -> int:
-    """How many replicas have to be in sync before a batch is appended."""
+    """The number of replicas that have to be in sync before a batch is appended."""
     return min_insync_replicas if acks == ACKS_ALL else 1
 
 
@@ -93,7 +92,7 @@ class AskCoordinator(NamedTuple):
 
 @final
 class Confirmed:
-    """No confirmation is asked for."""
+    """The coordinator need not confirm."""
 
     __slots__ = ()
 
@@ -101,7 +100,7 @@ class Confirmed:
 def decide_verification(
     producers: Collection[ProducerIdentity], version: int, is_enabled: bool
 ) -> AskCoordinator | Confirmed | Refused:
-    """Decides about the unverified batches of a request; clients of transaction version 2 cannot do without.
+    """Decides about the unverified batches of a request; those of transaction version 2 always need a confirmation.
 
     `is_enabled` is the option transaction.partition.verification.enable.
     """

@@ -1,4 +1,4 @@
-"""What is deleted from the front of a log: old and surplus segments, and what DeleteRecords asks for."""
+"""Deletions at the front of a log: retention by time and by size, and DeleteRecords."""
 
 from __future__ import annotations
 

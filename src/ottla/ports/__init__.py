@@ -1,8 +1,8 @@
-"""What the broker needs from outside: time, identifiers, and a storage engine.
+"""The interfaces that the broker needs: time, identifiers, and a storage engine.
 
 An engine knows nothing of Kafka's semantics. It stores record batches under offsets that the caller chose, returns
-them, deletes them from the front, and keeps a small catalog of JSON values. One module per job; `engine` puts them
-together. `tests/storage_contract` tests every rule for every engine.
+them, deletes them from the front, and keeps a small catalog of JSON values. One module per job; `engine` joins
+them. `tests/storage_contract` tests every rule for every engine.
 
 Methods that change stored data check that the claim lasts, and raise FencedError if another claim has followed.
 Where they return `Future | None`, None says that the change is durable; a future is done when it is, and fails with

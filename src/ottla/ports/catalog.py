@@ -1,4 +1,4 @@
-"""The catalog: topics, their options, and whatever else the cluster keeps beside records."""
+"""The catalog: topics, their options, and the other state of the cluster beside records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replacing segments of a claimed partition by what compaction leaves of them."""
+"""Replacing segments of a claimed partition by compacted ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Replacement(Protocol):
     def commit(self) -> asyncio.Future[bool] | bool:
         """Puts it in the place of the old segments; False, without any effect, if one of those is gone.
 
-        Has to be flushed. What was read from the old segments stays valid.
+        Has to be flushed. Bytes that were read from the old segments stay valid.
         """
         ...
 

@@ -38,7 +38,7 @@ class LogStore(Inspection, Protocol):
     def raise_epochs(self, refs: Iterable[PartitionRef]) -> None:
         """Raises `epoch_of` of these partitions, where they are not claimed, and the epochs of later claims.
 
-        So the leader can change without a claim: clients believe in a new one only if its epoch is higher.
+        So the leader can change without a claim: clients accept a new leader only if its epoch is higher.
         """
         ...
 
@@ -52,7 +52,7 @@ class LogStore(Inspection, Protocol):
         ...
 
     def condemn(self, ref: PartitionRef, error: DamagedError) -> None:
-        """Takes note of damage that the caller found, and the engine does not see.
+        """Records damage that the caller found and the engine does not detect.
 
         Claims may raise the error from now on, as long as the stored data does not change.
         """
@@ -61,7 +61,7 @@ class LogStore(Inspection, Protocol):
     def trim_all(
         self, starts: Mapping[PartitionLog, int]
     ) -> asyncio.Future[Sequence[StorageError | None]] | Sequence[StorageError | None]:
-        """As Log.trim of several logs, made durable in one step; returns what failed, in their order."""
+        """As Log.trim of several logs, made durable in one step; returns their errors, in the same order."""
         ...
 
     def delete(self, ref: PartitionRef) -> None:
@@ -72,7 +72,7 @@ class LogStore(Inspection, Protocol):
         ...
 
     def tick(self, now_ms: int) -> None:
-        """Does what is due; called about once a second with `monotonic_ms` of the engine's clock."""
+        """Does periodic work; called about once a second with `monotonic_ms` of the engine's clock."""
         ...
 
     def close(self) -> asyncio.Future[None] | None:

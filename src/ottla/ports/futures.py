@@ -1,4 +1,4 @@
-"""Going on when an engine is done, which may be at once."""
+"""Continuing when an engine is done, which may be at once."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ T = TypeVar("T")
 
 
 async def settled(outcome: asyncio.Future[T] | T) -> T:
-    """What an engine returned, once it is there."""
+    """The result of an engine's call, once it is there."""
     return await outcome if isinstance(outcome, asyncio.Future) else outcome
 
 
 def after(
     outcome: asyncio.Future[None] | None, follow: Callable[[], asyncio.Future[None] | None]
 ) -> asyncio.Future[None] | None:
-    """Calls `follow` when an engine is done: now if it is. What fails first is raised, or fails the future."""
+    """Calls `follow` when an engine is done: now if it is. The first failure is raised, or fails the future."""
     if outcome is None:
         return follow()
     result: asyncio.Future[None] = outcome.get_loop().create_future()

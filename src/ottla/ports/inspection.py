@@ -1,4 +1,4 @@
-"""What can be said of partitions without claiming them: for metrics, retention and operators."""
+"""Information about partitions that needs no claim: for metrics, retention and operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.ports.log import PartitionRef
 class UnclaimedLog(NamedTuple):
     """A partition that is not claimed.
 
-    The timestamp is -1 where it is not known; the end offset is then what is known to be there.
+    The timestamp is -1 where it is unknown; the end offset is then the lowest possible one.
     """
 
     size_bytes: int
@@ -23,7 +23,7 @@ class UnclaimedLog(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """A place where logs are kept, for DescribeLogDirs; -1 where a size is not known."""
+    """A folder of logs, for DescribeLogDirs; -1 where a size is unknown."""
 
     path: str
     total_bytes: int
@@ -37,7 +37,7 @@ class Inspection(Protocol):
         ...
 
     def has_data(self, ref: PartitionRef) -> bool:
-        """Whether anything is stored of the partition; one that was never claimed has nothing."""
+        """Whether the partition has stored data; one that was never claimed has none."""
         ...
 
     def unclaimed(
@@ -54,5 +54,5 @@ class Inspection(Protocol):
 
     @property
     def syncs(self) -> Histogram:
-        """How long it took, each time, to make appended batches durable."""
+        """The durations of the syncs that made appended batches durable."""
         ...

@@ -12,7 +12,7 @@ from ottla.records.batch import BatchHeader
 
 Buffer = bytes | bytearray | memoryview
 
-# So many bytes of a batch whose checksum is computed take as long as one more batch.
+# Computing the checksum of this many bytes takes as long as one more batch.
 CHECKED_BYTES_PER_BATCH: Final = 16 * 1024
 
 
@@ -25,7 +25,7 @@ class PartitionRef(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """What an engine needs to know of a batch to find it again."""
+    """The offsets, timestamp and size of a batch, by which an engine finds it again."""
 
     base_offset: int
     last_offset: int
@@ -98,10 +98,10 @@ class Log(Protocol):
         ...
 
     def headers(self, offset: int, end_offset: int, max_cost: int) -> Sequence[BatchEntry]:
-        """What a replay needs of the batches that `read` would return.
+        """The headers of the batches that `read` would return, for a replay.
 
-        At least one if there is any; no more after their costs have reached `max_cost`. The batches of producers are
-        what was written: DamagedError otherwise, and the claim lasts.
+        At least one if there is any; no more after their costs have reached `max_cost`. The checksums of
+        producers' batches are verified: DamagedError if one is wrong, and the claim lasts.
         """
         ...
 

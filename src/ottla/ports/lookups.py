@@ -1,4 +1,4 @@
-"""Finding batches in a claimed partition otherwise than by offset."""
+"""Finding batches of a claimed partition by timestamp, epoch, segment and transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SegmentInfo(NamedTuple):
 class Lookups(Protocol):
     @property
     def epochs(self) -> Sequence[EpochStart]:
-        """Every epoch under which something was written, oldest first."""
+        """Every epoch with records, oldest first."""
         ...
 
     def batch_at_timestamp(self, timestamp_ms: int, offset: int) -> Buffer | None:
@@ -41,14 +41,14 @@ class Lookups(Protocol):
         ...
 
     def roll(self) -> None:
-        """Ends the last segment, unless it is empty: what is appended next begins another one.
+        """Ends the last segment, unless it is empty: the next append begins another one.
 
-        Engines roll by the segment options themselves; this is for retention, when even the last segment is to go.
+        Engines roll by the segment options themselves; this is for retention, to delete even the last segment.
         """
         ...
 
     def note_aborted(self, span: AbortedSpan) -> None:
-        """Keeps a span with the segment that holds its last offset.
+        """Stores a span with the segment of its last offset.
 
         Spans of a segment come by rising last offset. One that is not above the last is known already, because a replay
         finds spans again: then nothing happens. A span is durable before any snapshot that is saved after it.
@@ -56,5 +56,5 @@ class Lookups(Protocol):
         ...
 
     def aborted(self, offset: int) -> Iterator[AbortedSpan]:
-        """The kept spans by rising last offset, at least those whose last offset is not below `offset`."""
+        """The stored spans by rising last offset, at least those whose last offset is not below `offset`."""
         ...

@@ -30,13 +30,13 @@ class Snapshots(Protocol):
     def save_snapshot(
         self, snapshot: Snapshot, when: SaveTime = SaveTime.NOW
     ) -> asyncio.Future[None] | None:
-        """Keeps a snapshot; older ones go, except for the newest few and those at the start of a segment.
+        """Saves a snapshot; removes older ones, except for the newest few and those at the start of a segment.
 
-        The caller saves only what is durable: a snapshot never lies above the high watermark, or that of a fenced
+        The caller saves only durable state: a snapshot never lies above the high watermark, or that of a fenced
         leader would count once the log of its successor has grown beyond it.
         """
         ...
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """Kept snapshots at or below the end offset, newest first, each read when it is asked for; not checked."""
+        """The snapshots at or below the end offset, newest first, each read on demand; not checked."""
         ...

@@ -9,7 +9,7 @@ from ottla.ports.log import CHECKED_BYTES_PER_BATCH
 from ottla.records.batch import NO_PRODUCER_ID, crc_matches, read_header
 from ottla.records.errors import CorruptRecordsError
 
-# How much an engine reads at once for them.
+# The bytes that an engine reads at once for them.
 HEADERS_READ_BYTES: Final = 512 * 1024
 
 

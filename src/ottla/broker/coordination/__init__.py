@@ -1,3 +1,3 @@
-"""Group and transaction coordinators: state machines of `ottla.core` over internal partitions, and what nodes ask each
-other for them (markers, verification).
+"""Group and transaction coordinators: state machines of `ottla.core` over internal partitions, and the requests
+between nodes for them (markers, verification).
 """

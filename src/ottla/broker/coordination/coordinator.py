@@ -1,8 +1,8 @@
 """A state machine over the log of an internal partition: Kafka's coordinators run in here.
 
-A turn takes the requests from the queue, lets the machine decide and apply in memory, appends what it wrote, then
-releases the responses. A response is released when everything that was written before it is durable, so that no client
-learns what a crash could still undo. When an append fails, the coordinator ends, and the next request makes another one
+A turn takes the requests from the queue, lets the machine decide and apply in memory, appends its events, then releases
+the responses. A response is released when all events before it are durable, so that no client learns of a decision that
+a crash could still undo. When an append fails, the coordinator ends, and the next request makes another one
 that replays the log: there is no rollback code.
 """
 
@@ -36,7 +36,7 @@ from ottla.records.errors import CorruptRecordsError
 
 logger = EventLog(__name__)
 
-# How many records are replayed before the loop serves other requests (a few milliseconds). The first slice is part of
+# The records that are replayed before the loop serves other requests (a few milliseconds). The first slice is part of
 # the request that loads the coordinator, and most partitions need no other.
 SLICE_RECORDS: Final = 500
 
@@ -68,7 +68,7 @@ def unchanged(result: T) -> T:
 
 
 class Settings(NamedTuple):
-    """The settings of a coordinator, and what it calls."""
+    """The settings and the callbacks of a coordinator."""
 
     codec: EventCodec
     clock: Clock
@@ -77,11 +77,11 @@ class Settings(NamedTuple):
     write_timeout_ms: int
     # Performs an effect of a turn once the turn is durable.
     perform: Callable[[Coordinator[Any], Any], None]
-    # Called when another try would fail as well for a while: the log cannot be read, or there is no room.
+    # Called when another attempt would fail, too, for some time: the log cannot be read, or there is no room.
     rest: Callable[[Coordinator[Any]], None] = lambda coordinator: None
-    # Called when every try would fail: the log has something in it that is no record of this coordinator.
+    # Called when every attempt would fail: the log contains a record that is not of this coordinator.
     give_up: Callable[[Coordinator[Any]], None] = lambda coordinator: None
-    # Called when the bytes of the log are not those that were written.
+    # Called when the log is damaged.
     take_offline: Callable[[Coordinator[Any], DamagedError], None] = lambda coordinator, error: None
 
 
@@ -101,11 +101,11 @@ class Request:
         try:
             self.future.set_result(self.respond(result))
         except Exception as error:
-            self.future.set_exception(error)  # it costs this connection, and no other response
+            self.future.set_exception(error)  # closes this connection only
 
 
 class Unsettled(NamedTuple):
-    """Results that wait until what was written is durable."""
+    """Results that wait until their events are durable."""
 
     settled: asyncio.Future[None] | None
     answers: list[tuple[Ticket, Any]]
@@ -180,7 +180,7 @@ class Coordinator(Generic[M]):
             self._take_turn()
 
     def _take_turn(self, start: Callable[[Turn], None] | None = None) -> None:
-        """Decides the requests in the queue and applies the decisions, then appends what was written."""
+        """Decides the requests in the queue and applies the decisions, then appends their events."""
         queue, self._queue = self._queue, []
         machine = self.machine
         turn = Turn(self._settings.clock.now_ms(), self._settings.uptime.now_ms())
@@ -200,7 +200,7 @@ class Coordinator(Generic[M]):
                 logger.info(message.event, message.text, **message.fields)
             self._finish(turn, list(batches_of(turn, self._settings.codec)))
         except Exception as error:
-            # Half a decision may have been applied, or an event cannot be encoded: only the log is true.
+            # Half a decision may have been applied, or an event cannot be encoded: the state has to come from the log.
             self._log_bug("decision_failed", error)
             failed = Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
             self._release([(request, failed) for request in at_fault], [])
@@ -256,7 +256,7 @@ class Coordinator(Generic[M]):
             settled.add_done_callback(self._settle)
 
     def _settle(self, _: asyncio.Future[None]) -> None:
-        """Releases what is durable, although the coordinator may be gone by then: it is in the log."""
+        """Releases durable results, even if the coordinator has ended: they are in the log."""
         while self._unsettled:
             settled, answers, effects, timeout = self._unsettled[0]
             if settled is not None and not settled.done():
@@ -278,7 +278,7 @@ class Coordinator(Generic[M]):
         self._end(Refused(ErrorCode.NOT_COORDINATOR))
 
     def _time_out(self, answers: list[tuple[Ticket, Any]]) -> None:
-        """The disk is too slow: whether it was written is not known, and the client may ask again."""
+        """The disk is too slow: whether the events were written is unknown, and the client may ask again."""
         ref = self.shard.log.ref
         logger.warning(
             "coordinator_slow",
@@ -343,7 +343,7 @@ class Coordinator(Generic[M]):
     # Loading.
 
     def _load_slice(self) -> None:
-        """Replays for a while; the rest comes when the loop has served other requests."""
+        """Replays SLICE_RECORDS; the rest follows when the loop has served other requests."""
         if self.is_gone or self._loading is None:
             return
         done = 0

@@ -34,7 +34,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MIN_REPLICAS = "min.insync.replicas"
-# How long a coordinator is not loaded again whose log cannot be read or written.
+# The first and the longest wait before a coordinator is loaded again whose log could not be read or written.
 FIRST_REST_MS = 500
 LAST_REST_MS = 8000
 
@@ -50,7 +50,7 @@ class Kind(NamedTuple, Generic[M]):
 
 
 class Rest(NamedTuple):
-    """How long a coordinator is not loaded after a failure."""
+    """The wait of a coordinator after a failure."""
 
     until_ms: int
     wait_ms: int
@@ -125,7 +125,7 @@ class Coordinators(Generic[M]):
         respond: Callable[[T | Refused], R],
         when: When = When.SOON,
     ) -> NowOrLater[R]:
-        """Has the coordinator of a group or transactional id decide, if it is here (`Coordinator.ask`)."""
+        """Lets the coordinator of a group or transactional id decide, if it is on this node (`Coordinator.ask`)."""
         coordinator = self.find(key)
         if isinstance(coordinator, Refused):
             return respond(coordinator)
@@ -184,7 +184,7 @@ class Coordinators(Generic[M]):
         return made
 
     def _rest(self, coordinator: Coordinator[M]) -> None:
-        """Does not load the coordinator for a while, for longer if it failed again after the last time."""
+        """Loads the coordinator only after a wait, which grows with repeated failures."""
         partition = coordinator.shard.log.ref.partition
         now_ms = self._now_ms()
         last = self._rests.get(partition)
@@ -265,7 +265,7 @@ class Coordinators(Generic[M]):
         ]
 
     def ask_all(self, decide: Callable[[M, Turn], T]) -> list[NowOrLater[T | Refused]]:
-        """Has the machine of every coordinator of this node decide; returns a result or a `Refused` for each."""
+        """Lets the machine of every coordinator of this node decide; returns a result or a `Refused` for each."""
         return [
             found
             if isinstance(found, Refused)

@@ -65,7 +65,7 @@ def group_kind(config: BrokerConfig, catalog: Catalog) -> Kind[GroupMachine]:
 
 
 def forget_deleted_topics(catalog: Catalog, coordinator: Coordinator[GroupMachine]) -> None:
-    """Has a coordinator that was just loaded forget topics whose deletion is not complete."""
+    """Makes a coordinator that was just loaded forget topics whose deletion is not complete."""
     deleting = list(catalog.deleting.values())
     if deleting:
         coordinator.ask(
@@ -88,7 +88,7 @@ def ask_group(
     decide: Callable[[GroupMachine, Turn, Ticket], T | Refused | Parked],
     respond: Callable[[T | Refused], R],
 ) -> NowOrLater[R]:
-    """Has the coordinator of a group with members decide, if it is here (`Coordinator.ask`)."""
+    """Lets the coordinator of a group with members decide, if it is on this node (`Coordinator.ask`)."""
     coordinator = find_group(groups, group_id)
     if isinstance(coordinator, Refused):
         return respond(coordinator)

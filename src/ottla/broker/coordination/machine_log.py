@@ -1,4 +1,4 @@
-"""The log of a coordinator's state machine: what a turn writes becomes record batches, and a replay applies them."""
+"""The log of a coordinator's state machine: the events of a turn become record batches, and a replay applies them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Machine(Protocol):
-    """What a coordinator needs of its state machine; the handlers ask it for the rest."""
+    """The interface of a state machine for its coordinator; handlers call its other methods."""
 
     def apply(self, event: Event, producer_id: int | None) -> None: ...
 
@@ -48,11 +48,11 @@ class Machine(Protocol):
 
 
 class WrongChecksumError(DamagedError):
-    """A batch of the log is not what was written."""
+    """A batch of the log has a wrong checksum."""
 
 
 class EventCodec(NamedTuple):
-    """How events are records."""
+    """The encoding of events as records."""
 
     encode: Callable[[Event], tuple[bytes, bytes | None]]
     decode: Callable[[Buffer | None, Buffer | None], Event | None]
@@ -98,7 +98,7 @@ def _batch(records: list[Record], producer: ProducerIdentity | None, compression
 
 
 def replay_log(shard: Shard, machine: Machine, codec: EventCodec, read_bytes: int) -> Iterator[int]:
-    """Applies the whole log, a batch at a time; yields how many records each batch has."""
+    """Applies the whole log, a batch at a time; yields the number of records of each batch."""
     partition = shard.partition
     offset = partition.start_offset
     while offset < partition.end_offset:

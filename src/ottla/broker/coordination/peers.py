@@ -1,4 +1,4 @@
-"""How the nodes of a cluster ask each other: with the requests that clients use, or that Kafka's brokers do."""
+"""Requests between the nodes of a cluster: those of clients, or those of Kafka's brokers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, Protocol
 
 
 class UnreachableError(Exception):
-    """The node that was asked is not there, or did not answer in time."""
+    """The other node is not live, or did not answer in time."""
 
 
 class Peers(Protocol):
-    """Carries requests from node to node, which are known by their ids."""
+    """Sends requests to other nodes, by their ids."""
 
     def call(
         self, sender_id: int, node_id: int, request: Any, version: int
     ) -> asyncio.Future[Any] | Any:
-        """The response, or its future; both may be an UnreachableError, which is not raised but given."""
+        """The response, or its future; an UnreachableError is returned as the result, not raised."""
         ...
 
 

@@ -28,10 +28,10 @@ from ottla.wire.messages.write_txn_markers import (
 logger = EventLog(__name__)
 
 VERSION: Final = 2
-# A marker that a leader cannot write now is sent again; the others do not wait for it.
+# A marker that a leader cannot write now is sent again after this time; the others do not wait for it.
 FIRST_RETRY_SECONDS: Final = 0.02
 LAST_RETRY_SECONDS: Final = 1.0
-# So many markers are sent in a turn of the loop: where the leader is this node, sending one appends it.
+# The markers that are sent in one turn of the loop: if this node is the leader, sending one appends it.
 MARKERS_PER_TURN: Final = 128
 # Another coordinator has the transaction, or it is over: its markers must not be sent any more.
 GIVE_UP: Final = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)

@@ -29,7 +29,7 @@ from ottla.records.compression import Codec
 T = TypeVar("T")
 R = TypeVar("R")
 
-# After this the producer gets an error, because the outcome is not known, and asks again.
+# After this time the producer gets an error, because the outcome is unknown, and asks again.
 WRITE_TIMEOUT_MS = 30_000
 
 _PREPARE = (CrashPoint.BEFORE_PREPARE_APPEND, CrashPoint.AFTER_PREPARE_APPEND)
@@ -112,7 +112,7 @@ def ask_transaction(
     respond: Callable[[T | Refused], R],
     when: When = When.SOON,
 ) -> NowOrLater[R]:
-    """Has the coordinator of a transactional id decide, if it is here (`Coordinator.ask`)."""
+    """Lets the coordinator of a transactional id decide, if it is on this node (`Coordinator.ask`)."""
     coordinator = find_transaction(transactions, transactional_id)
     if isinstance(coordinator, Refused):
         return respond(coordinator)

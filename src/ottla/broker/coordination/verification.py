@@ -25,7 +25,7 @@ VERSION = 5
 
 NOT_AVAILABLE = Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-# What the coordinator answers for each partition: None confirms.
+# The coordinator's answer for each partition: None confirms.
 Confirmations = dict[TopicPartition, Refused | None]
 # A function, because a coroutine that is never awaited, since its node ends first, would cause a warning.
 LaterConfirmations = Callable[[], Awaitable[Confirmations]]

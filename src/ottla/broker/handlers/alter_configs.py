@@ -47,7 +47,7 @@ def handle(
 
 
 def _replaced(asked: AlterConfigsResource, _: Mapping[str, str]) -> dict[str, str] | Refused:
-    """Only what the request says, whatever was set before."""
+    """The options of the request, whatever was set before."""
     null = [config.name for config in asked.configs if config.value is None]
     if null:
         return Refused(ErrorCode.INVALID_REQUEST, f"no value is given for {', '.join(null)}")

@@ -91,7 +91,7 @@ async def _trim(node: Node, trims: Sequence[Trim]) -> None:
         if start_offset <= shard.partition.start_offset:
             continue
         try:
-            # Without room for a snapshot the records go all the same: that makes room.
+            # Without room for a snapshot the records are deleted even so: that makes room.
             with suppress(StorageFullError):
                 await settled(shard.prepare_trim(start_offset))
             prepared[shard.log] = max(start_offset, prepared.get(shard.log, 0))

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: where partitions are kept and how large they are."""
+"""DescribeLogDirs: the folders and the sizes of partitions."""
 
 from __future__ import annotations
 

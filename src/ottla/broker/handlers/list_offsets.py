@@ -50,7 +50,7 @@ DIVISIONS = Divisions(
     )
 )
 
-# So many batches are searched before other requests have their turn; each may take a millisecond or two.
+# The batches that are searched before the loop serves other requests; each may take a millisecond or two.
 SEARCHES_AT_ONCE = 4
 
 

@@ -230,7 +230,7 @@ class ProduceSteps:
     # What has to wait.
 
     def finish(self, response: ProduceResponse) -> Reply[ProduceResponse]:
-        """Does what is left of the steps; a coroutine if that has to wait for a thread or for the coordinator."""
+        """Does the remaining steps; a coroutine if they have to wait for a thread or for the coordinator."""
         if self._unprepared:
             self._copy_out_of_receive_buffer()
             return self._finish_prepared(response)

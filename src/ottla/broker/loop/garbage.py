@@ -1,9 +1,8 @@
-"""When Python looks for unreachable cycles in a broker's process.
+"""The times of garbage collections in a broker's process.
 
-A collection cannot be interrupted. A young one looks at what was made lately, which takes milliseconds. A full one
-looks at everything that the broker keeps (groups, producers, parked fetches), which took half a second with 50,000
-parked fetches and found nothing: brokers make few cycles. So full ones wait until no client is at work, or until the
-last one was an hour ago.
+A collection cannot be interrupted. A young one scans new objects, which takes milliseconds. A full one scans all
+objects of the broker (groups, producers, parked fetches), which took half a second with 50,000 parked fetches and found
+nothing: brokers make few cycles. So a full one waits until clients are idle, or until the last one was an hour ago.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-# How many new objects lead to a young collection. With Python's 700, a start that replays 10,000 groups costs a fifth
-# more processor time.
+# The number of new objects that causes a young collection. With Python's 700, a start that replays 10,000 groups takes
+# a fifth more processor time.
 NEW_OBJECTS: Final = 10_000
 YOUNG_COLLECTIONS: Final = 10
 NEVER: Final = 2**31 - 1
@@ -43,7 +42,7 @@ class FullCollections:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """From now on full collections come from here only; what the start has made is not looked at again."""
+        """From now on only `check` runs full collections; the objects of the start are never scanned again."""
         gc.set_threshold(NEW_OBJECTS, YOUNG_COLLECTIONS, NEVER)
         gc.collect()
         gc.freeze()
@@ -60,7 +59,7 @@ class FullCollections:
             self.check()
 
     def check(self) -> None:
-        """Collects if it is time."""
+        """Runs a full collection if it is due."""
         received = self._received_bytes()
         is_idle = received == self._received_before
         self._received_before = received

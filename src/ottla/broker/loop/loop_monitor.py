@@ -1,4 +1,4 @@
-"""How long the event loop was held: the metric `ottla_loop_held_seconds_max` and the event `loop_held` (ADR 0033)."""
+"""Times that the event loop was held: the metric `ottla_loop_held_seconds_max` and the event `loop_held` (ADR 0033)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.events import EventLog
 
 logger = EventLog(__name__)
 
-# A timer with this period finds out; what held the loop may have begun as much earlier than it shows.
+# The period of the timer that measures; a hold may have begun up to one period earlier than measured.
 PERIOD_SECONDS: Final = 0.02
 # When clients have sent nothing for a while: a processor that sleeps is seldom woken for nothing.
 QUIET_PERIOD_SECONDS: Final = 0.1
@@ -33,7 +33,7 @@ class LoopHolds:
         self._unlogged: list[float] = []
 
     def add(self, held: float, now: float) -> None:
-        """Takes a time into account, and logs it if it was long."""
+        """Records a time, and logs it if it was long."""
         self._turn_window(now)
         self._worst = max(self._worst, held)
         if held >= LOGGED_SECONDS:
@@ -70,11 +70,11 @@ class LoopHolds:
 class LoopMonitor:
     """Watches the loop that it is started on: a timer that is late was held up by callbacks.
 
-    What the thread only waited for a processor does not count: that is the machine's load, not a callback.
+    The time in which the thread waited for a processor does not count: that is the load of the machine.
     """
 
     def __init__(self, received_bytes: Callable[[], int]) -> None:
-        """`received_bytes` says how much clients have sent so far."""
+        """`received_bytes` returns the number of bytes that clients have sent so far."""
         self._received_bytes = received_bytes
         self._last_received_bytes = 0
         self._quiet_from = 0.0
@@ -123,7 +123,7 @@ class LoopMonitor:
 
 
 class ProcessorWait:
-    """How long the thread that makes it was ready to run and had no processor; 0 where the system does not say."""
+    """The time in which this thread was ready to run and had no processor; 0 where the system does not report it."""
 
     def __init__(self) -> None:
         self._file: int | None

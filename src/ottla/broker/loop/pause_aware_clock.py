@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 # `now_ms` has to be called at least this often while the process runs, from when on `watch` was called.
 TICK_MS = 1000
-# What is longer than this was no tick, but a stop: a suspended machine, a stopped process, a loop that was blocked.
+# A longer time between two ticks was a pause: a suspended machine, a stopped process, a blocked loop.
 PAUSE_MS = 3 * TICK_MS
 
 

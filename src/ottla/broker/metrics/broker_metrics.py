@@ -25,10 +25,10 @@ from ottla.ports import PartitionRef, StorageError
 from ottla.records import kernel
 from ottla.version import VERSION
 
-# So many topics have series of their own; the others share one, under a name that no topic can have.
+# The number of topics with series of their own; the others share one, under a name that no topic can have.
 MAX_TOPICS: Final = 5000
 OTHERS: Final = "(others)"
-# How many partitions are looked at before requests have their turn.
+# The number of partitions that are counted before the loop serves requests.
 SLICE: Final = 200
 
 _STARTED_SECONDS: Final = time.time()
@@ -254,7 +254,7 @@ def _add_process(page: Page) -> None:
         page.add(MEMORY, pages * resource.getpagesize())
         page.add(FILES, len(os.listdir("/proc/self/fd")))
     except OSError:
-        # Elsewhere than on Linux: the most that there was, in bytes on macOS.
+        # Not on Linux: the peak, in bytes on macOS.
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         page.add(MEMORY, most if sys.platform == "darwin" else most * 1024)
 

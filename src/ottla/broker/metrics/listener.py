@@ -19,8 +19,8 @@ MAX_CONNECTIONS: Final = 16
 MAX_HEAD_BYTES: Final = 8192
 HEAD_SECONDS: Final = 5.0
 SEND_SECONDS: Final = 10.0
-# However many ask: making a page for thousands of topics takes tens of milliseconds.
-KEEP_SECONDS: Final = 1.0
+# A page is reused this long: making one for thousands of topics takes tens of milliseconds.
+PAGE_SECONDS: Final = 1.0
 HEALTHY: Final = "ok"
 PLAIN: Final = "text/plain; charset=utf-8"
 
@@ -34,7 +34,7 @@ class Reply(NamedTuple):
 
 
 class MetricsListener:
-    """Answers `GET /metrics` with what `collect` finds then, and `GET /healthz` as long as the broker serves."""
+    """Answers `GET /metrics` with the page of `collect`, and `GET /healthz` while the broker serves."""
 
     def __init__(self, listen: Endpoint, collect: Callable[[], Awaitable[Page]]) -> None:
         self.endpoint = listen
@@ -45,7 +45,7 @@ class MetricsListener:
         self._silent: dict[
             asyncio.Task[None], None
         ] = {}  # have sent no whole head yet; oldest first
-        self._kept: bytes | None = None
+        self._cached_page: bytes | None = None
         self._state = "starting"
 
     async def start(self) -> None:
@@ -64,7 +64,7 @@ class MetricsListener:
         self._state = HEALTHY
 
     def stopping(self) -> None:
-        """From now on it is not: it takes no more requests."""
+        """From now on the broker is not healthy: it accepts no more requests."""
         self._state = "stopping"
 
     async def stop(self) -> None:
@@ -84,7 +84,7 @@ class MetricsListener:
         task.add_done_callback(self._forget)
 
     def _has_room(self) -> bool:
-        """Closes the connection that has been silent for longest, so that idle ones keep no health check out."""
+        """Closes the longest silent connection if there are too many, so that idle ones block no health check."""
         if len(self._tasks) < MAX_CONNECTIONS:
             return True
         oldest = next(iter(self._silent), None)
@@ -112,11 +112,11 @@ class MetricsListener:
                 writer.close()
                 await writer.wait_closed()
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            pass  # it is the other side's fault, and its loss
+            pass  # the client has gone
         except Exception as error:
             logger.bug("metrics_failed", "a scrape failed: this is a bug", error)
         finally:
-            # What a slow reader has not taken would be kept for it for ever.
+            # Otherwise the bytes for a client that does not read would stay in memory for ever.
             with suppress(Exception):
                 writer.transport.abort()
 
@@ -141,17 +141,17 @@ class MetricsListener:
     async def _page(self) -> bytes:
         # One at a time: several scrapes at once make the broker no slower than one does.
         async with self._collecting:
-            if self._kept is None:
+            if self._cached_page is None:
                 pieces = []
                 for piece in (await self._collect()).pieces():
                     pieces.append(piece)
                     await asyncio.sleep(0)  # serve other requests
-                self._kept = b"".join(pieces)
-                asyncio.get_running_loop().call_later(KEEP_SECONDS, self._let_go)
-            return self._kept
+                self._cached_page = b"".join(pieces)
+                asyncio.get_running_loop().call_later(PAGE_SECONDS, self._let_go)
+            return self._cached_page
 
     def _let_go(self) -> None:
-        self._kept = None
+        self._cached_page = None
 
 
 def _text(status: HTTPStatus, text: str) -> Reply:

@@ -1,4 +1,4 @@
-"""Counting requests: how many of each API, how long they took, with which errors.
+"""Counting the requests of each API, their durations and their errors.
 
 Counting wraps the handlers, so that a broker without metrics does not pay for it.
 """
@@ -48,12 +48,12 @@ class ApiCounts:
 
     @property
     def received(self) -> int:
-        """How many requests there were."""
+        """The number of requests."""
         return self.seconds.count + self.waiting + self.failed
 
 
 def observed(apis: Mapping[int, Api[Any, Any]]) -> tuple[dict[int, Api[Any, Any]], list[ApiCounts]]:
-    """The same APIs with handlers that count, and what they count in."""
+    """The same APIs with handlers that count, and their counts."""
     counts = {key: ApiCounts(api.name) for key, api in apis.items()}
     made = {key: _observed(api, counts[key]) for key, api in apis.items()}
     return made, list(counts.values())

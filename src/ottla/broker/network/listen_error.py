@@ -1,4 +1,4 @@
-"""Why an address cannot be listened on."""
+"""The error of an address on which the broker cannot listen."""
 
 from __future__ import annotations
 

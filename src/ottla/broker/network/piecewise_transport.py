@@ -1,4 +1,4 @@
-"""A transport that takes responses in pieces, where the event loop would copy what a client does not read.
+"""A transport that writes responses in pieces, where the event loop would copy bytes that the client does not read.
 
 Before Python 3.12 asyncio's own loop copies everything that a socket does not take at once into a buffer of the
 connection; uvloop and later versions keep the buffers that they were given. Slices of segment files, which cost no
@@ -15,12 +15,12 @@ from typing import Any, Final, cast
 
 from ottla.ports import Buffer
 
-# How much the loop may copy for one connection.
+# The most bytes that the loop may copy for one connection.
 PIECE_BYTES: Final = 128 << 10
 
 
-def copies_what_waits(transport: asyncio.BaseTransport) -> bool:
-    """Whether it is one of asyncio's own for sockets, from before they kept what they are given."""
+def copies_unsent_bytes(transport: asyncio.BaseTransport) -> bool:
+    """Whether this is a socket transport of asyncio before Python 3.12."""
     return (
         sys.version_info < (3, 12)
         and type(transport).__module__ == asyncio.selector_events.__name__
@@ -28,10 +28,10 @@ def copies_what_waits(transport: asyncio.BaseTransport) -> bool:
 
 
 class PiecewiseTransport(asyncio.Transport):
-    """Keeps what is to be sent as it was given, and hands on a piece when the one before it is gone.
+    """Holds the buffers of the caller, and writes a piece to the transport below when the one before it is sent.
 
-    While there is anything left here, the transport below has something unsent as well: it calls `resume_writing`
-    when that is sent, also if it is closing. The protocol has to call `go_on` then.
+    While there are bytes left here, the transport below has unsent bytes, too: it calls `resume_writing` when those are
+    sent, also if it is closing. The protocol has to call `go_on` then.
     """
 
     def __init__(self, below: asyncio.Transport) -> None:
@@ -52,7 +52,7 @@ class PiecewiseTransport(asyncio.Transport):
         self._feed()
 
     def go_on(self) -> bool:
-        """Sends what waits; says whether all of it was handed on."""
+        """Writes the next pieces; returns whether all bytes were passed to the transport below."""
         self._feed()
         return not self._waiting and not self._below.get_write_buffer_size()
 
@@ -65,7 +65,7 @@ class PiecewiseTransport(asyncio.Transport):
                 self._waiting.clear()
 
     def _take_piece(self) -> Buffer:
-        """As much as fits into a piece; small parts are joined."""
+        """The next piece; small buffers are joined."""
         parts: list[memoryview] = []
         room = PIECE_BYTES
         while self._waiting and room:
@@ -77,7 +77,7 @@ class PiecewiseTransport(asyncio.Transport):
             room -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    # The rest is passed on.
+    # Calls that go to the transport below.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._below.get_extra_info(name, default)
@@ -98,7 +98,7 @@ class PiecewiseTransport(asyncio.Transport):
         self._below.resume_reading()
 
     def close(self) -> None:
-        """As in asyncio, what was written is sent first."""
+        """Closes after all bytes are sent, as in asyncio."""
         self._below.close()
 
     def abort(self) -> None:
@@ -109,4 +109,4 @@ class PiecewiseTransport(asyncio.Transport):
 def without_copies(transport: asyncio.BaseTransport) -> asyncio.Transport:
     """The transport, or one in front of it if it would copy."""
     below = cast(asyncio.Transport, transport)  # uvloop's do not inherit from asyncio's
-    return PiecewiseTransport(below) if copies_what_waits(transport) else below
+    return PiecewiseTransport(below) if copies_unsent_bytes(transport) else below

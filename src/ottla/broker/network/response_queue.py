@@ -62,12 +62,12 @@ class ResponseQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits here that no further request should be handled."""
+        """Whether no further request should be handled, because too many responses or bytes wait."""
         return len(self._pending) >= MAX_UNANSWERED or self._waiting_bytes > MAX_UNSENT_BYTES
 
     @property
     def next_is_done(self) -> bool:
-        """Whether the next response has come, and the callback that releases it is due."""
+        """Whether the next response is done, and the callback that releases it is due."""
         following = self._pending[0].future if self._pending else None
         return following is not None and following.done()
 
@@ -101,7 +101,7 @@ class ResponseQueue:
         return True
 
     def _queue(self, parts: list[Buffer]) -> None:
-        """Adds a response to what is sent next; small ones share a buffer."""
+        """Adds a response to the bytes that are sent next; small ones share a buffer."""
         unsent = self._unsent
         if len(parts) == 1 and unsent:
             last, part = unsent[-1], parts[0]
@@ -120,7 +120,7 @@ class ResponseQueue:
         return unsent
 
     def cancel(self) -> None:
-        """Gives up the responses that have not been released."""
+        """Cancels the responses that have not been released."""
         pending, self._pending, self._waiting_bytes = self._pending, deque(), 0
         for one in pending:
             if one.future is not None:

@@ -39,10 +39,10 @@ DRAIN_SECONDS = 3.0
 SLOW_STOP_SECONDS = 0.3
 LOGGED_PEERS = 5
 TRIM_SECONDS = 1.0
-# Where the system reports it: a client has closed its side. Looked for on connections that are not read from.
+# The event of a client that has closed its side, where the system has it; polled for on connections that are not read.
 DEPARTED: Final = getattr(select, "POLLRDHUP", 0)
 DEPARTED_CHECK_MS: Final = 1000
-# How many turns of the loop lie between a socket that was accepted and its connection.
+# The turns of the loop between an accepted socket and its connection.
 ACCEPT_TURNS = 8
 
 
@@ -62,7 +62,7 @@ class Server:
         self._connections: dict[Connection, None] = {}
         self._per_host: dict[str, int] = {}
         self._listeners: list[asyncio.Server] = []
-        self._silent: set[Connection] = set()  # not read from when they were last looked at
+        self._silent: set[Connection] = set()  # not read at the last check
         self._trims_soon = False
         self._is_over = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -86,7 +86,7 @@ class Server:
         self.apis, self.api_counts = observed(self.apis)
 
     async def bind(self) -> None:
-        """Takes its port; `endpoint` then has the one that the system picked, as does the node."""
+        """Binds the port; `endpoint` and the node then have the one that the system picked."""
         try:
             await self._open_listeners()
         except OSError as error:
@@ -95,7 +95,7 @@ class Server:
         self.node.endpoint = self.endpoint
 
     async def serve(self) -> None:
-        """Takes connections, and begins its periodic work."""
+        """Accepts connections, and begins the periodic work."""
         try:
             for listener in self._listeners:
                 await listener.start_serving()
@@ -174,7 +174,7 @@ class Server:
             await cluster.deletion.finish()
 
     async def _notice_departed(self) -> None:
-        """Ends the connections of clients that have gone while nothing was read from them.
+        """Closes connections that are not read and whose client has gone.
 
         A request that waits, such as a fetch of very many partitions, keeps its connection from being read.
         """
@@ -237,7 +237,7 @@ class Server:
             del self._per_host[connection.peer.host]
 
     def _trim(self) -> None:
-        """Gives memory back to the system.
+        """Returns memory to the system.
 
         Answers that a slow reader did not take are tens of megabytes; when it has gone, glibc would keep them as holes
         between smaller blocks.
@@ -288,7 +288,7 @@ class Server:
             connection.abort()
 
     def _log_slow_clients(self) -> None:
-        """Logs what a stop waits for."""
+        """Logs the clients for which a stop waits."""
         peers = [str(connection.peer) for connection in self._connections]
         logger.info(
             "stop_waits",
@@ -307,7 +307,7 @@ class Server:
             connection.abort()
 
     async def stop_killed(self) -> list[socket.socket]:
-        """Closes what was killed; returns sockets that keep other processes from taking its port."""
+        """Closes the sockets of a killed server; returns sockets that reserve its port."""
         addresses = [
             (listening.family, listening.getsockname())
             for listener in self._listeners
@@ -322,7 +322,7 @@ class Server:
 
 
 def has_unread_bytes(descriptor: int) -> bool:
-    """Whether a socket has received something that has not been read."""
+    """Whether a socket has received bytes that were not read."""
     waiting = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
     return struct.unpack("i", waiting) != (0,)
 

@@ -1,4 +1,4 @@
 """Partitions that a node leads: opening and replaying them, appending, reading for fetches, compaction.
 
-The rules are those of `ottla.core`; the bytes are kept by a storage engine.
+The rules are in `ottla.core`; a storage engine has the bytes.
 """

@@ -50,9 +50,9 @@ logger = EventLog(__name__)
 REST_SECONDS: Final = 15.0
 
 READ_BYTES: Final = 128 * 1024
-# How long requests may have to wait for a slice; one batch is never divided.
+# The length of a slice, for which requests may have to wait; one batch is never divided.
 SLICE_SECONDS: Final = 0.001
-# A batch that is larger, or grows to more, is cleaned on a thread.
+# A batch that is larger, or decompresses to more, is cleaned on a thread.
 CLEANED_AT_ONCE_BYTES: Final = 1 << 20
 
 T = TypeVar("T")
@@ -74,11 +74,11 @@ class CleanerPace:
         self._bytes = 0
 
     def moved(self, size_bytes: int) -> None:
-        """Takes note of bytes that were read or written."""
+        """Counts bytes that were read or written."""
         self._bytes += size_bytes
 
     async def rest(self) -> None:
-        """Lets others work if the slice is over, or waits if too much was done in too little time."""
+        """Lets the loop serve requests if the slice is over; waits if the cleaner was too fast."""
         now = self._clock.monotonic_seconds()
         ahead_seconds = self._bytes / self._max_bytes_per_second - (now - self._began)
         if ahead_seconds <= 0 and now - self._slice_began < SLICE_SECONDS:
@@ -131,7 +131,7 @@ class Compactor:
         try:
             return await self._clean(dirtiest)
         except FencedError:
-            # It is led elsewhere now, or was claimed anew: then it is another shard that is looked at next.
+            # Another node leads it now, or it was claimed again: the next round has its new shard.
             logger.info(
                 "compaction_given_up",
                 "partition %(topic)s-%(partition)d: the compaction was given up",
@@ -142,7 +142,7 @@ class Compactor:
         except (StorageError, CorruptRecordsError) as error:
             self._leave_alone(dirtiest.shard, error)
         except Exception as error:
-            # It would be the dirtiest again and again, and no other log would ever be cleaned.
+            # Otherwise it would be the dirtiest in every round, and no other log would be cleaned.
             logger.bug(
                 "compaction_impossible",
                 "partition %(topic)s-%(partition)d cannot be compacted",
@@ -151,11 +151,11 @@ class Compactor:
                 partition=ref.partition,
             )
             self._node.partitions.uncleanable[ref] = dirtiest.shard.log.epoch
-        # There may be others, which it must not hold up.
+        # It must not hold up other dirty logs.
         return True
 
     def _leave_alone(self, shard: Shard, error: StorageError | CorruptRecordsError) -> None:
-        """Cleans a log later, or not at all; clients go on using it, because what they need of it may be sound."""
+        """Does not clean a log for some time, or never; clients go on using it, because the rest may be undamaged."""
         log = shard.log
         if not log.is_open:
             shard.fail(error)
@@ -200,7 +200,7 @@ class Compactor:
         ) != log.epoch and self._clock.monotonic_seconds() >= self._resting.get(log.ref, 0.0)
 
     def _look_at(self, shard: Shard) -> Cleanable | None:
-        """What of a log may be cleaned, None if it is not worth it yet."""
+        """The part of a log that may be cleaned; None if it is not dirty enough."""
         log, config = shard.log, shard.config
         now_ms = self._node.cluster.clock.now_ms()
         dirty_offset = first_dirty_offset(log.cleaned_offset, log.start_offset, log.end_offset)
@@ -291,7 +291,7 @@ class Compactor:
     async def _rewrite(
         self, shard: Shard, group: Sequence[SegmentInfo], cleaning: Cleaning, pace: CleanerPace
     ) -> bool:
-        """Replaces neighbouring segments by one with what stays of them."""
+        """Replaces neighbouring segments by one with the records that stay."""
         producers = last_of_producers(shard.partition.producers)
         replacement = shard.log.begin_replacement([segment.base_offset for segment in group])
         try:
@@ -320,9 +320,9 @@ class Compactor:
             replacement.abandon()
 
     async def _read_batch(self, header: BatchHeader, read: Callable[[int], T]) -> T:
-        """What a function returns that reads a batch; it is given how much that may decompress to.
+        """Calls `read` with the most bytes to which a batch may decompress; returns its result.
 
-        It runs on a thread if it takes long: only the cleaner uses the objects that it works on.
+        It runs on a thread if that takes long: only the cleaner uses the objects on which it works.
         """
         if (
             header.size_bytes <= CLEANED_AT_ONCE_BYTES
@@ -343,7 +343,7 @@ def _add(
     aborted: Aborted,
     limit_bytes: int,
 ) -> bool:
-    # A key that is not what was written would let the last record of another key go.
+    # A damaged key would remove the last record of another key.
     _check(chunk, position, header)
     return offsets.add(chunk, position, header, aborted, limit_bytes)
 
@@ -356,7 +356,7 @@ def _keep(
     producers: Mapping[int, LastOfProducer],
     limit_bytes: int,
 ) -> KeptBatch | None:
-    # What is written anew gets a checksum of its own: damage must not be hidden by it.
+    # A rewritten batch gets a new checksum, which must not hide damage.
     _check(chunk, position, header)
     return cleaning.keep(chunk, position, header, producers, limit_bytes)
 

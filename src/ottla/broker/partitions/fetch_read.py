@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 NO_RECORDS = b""
 UNKNOWN_BOUNDS = Bounds(-1, -1, -1, -1)
-# A fetch of more partitions is done in slices of the loop's time.
+# A fetch of more partitions runs in slices of the loop's time.
 PARTITIONS_AT_ONCE = 256
 PARTITIONS_PER_STEP = 16
 
 
 class Fetched(NamedTuple):
-    """What a fetch returns of one partition."""
+    """The result of a fetch for one partition."""
 
     key: Key
     target: FetchTarget
@@ -39,7 +39,7 @@ class Fetched(NamedTuple):
 
 
 class FetchRead:
-    """What a fetch has read; `is_final` if it must not wait for more."""
+    """The partitions that a fetch has read; `is_final` if it must not wait for more."""
 
     __slots__ = ("is_final", "partitions", "size_bytes")
 
@@ -156,17 +156,17 @@ class ParkedFetch:
             self._finish_soon()
 
     def has_read(self, size_bytes: int) -> None:
-        """The fetch has found this much by itself."""
+        """The fetch has read this much before it waits."""
         self._missing_bytes -= size_bytes
         if size_bytes and self._missing_bytes <= 0:
             self._finish_soon()
 
     def _may_read(self, shard: Shard) -> bool:
-        """Whether the reader may see more than when it began to wait."""
+        """Whether the reader may see more records than when it began to wait."""
         return True
 
     def gone(self) -> None:
-        """A partition is no longer served here: the fetch returns what there is."""
+        """A partition is no longer served here: the fetch returns the records that it has."""
         self._finish_soon()
 
     def _finish_soon(self) -> None:
@@ -201,7 +201,7 @@ class ParkedCommittedFetch(ParkedFetch):
 
 
 def park(node: Node, context: FetchContext, limits: FetchLimits, missing_bytes: int) -> ParkedFetch:
-    """Waits until a reader of this isolation level has so much more to read."""
+    """Parks a fetch until a reader of its isolation level has `missing_bytes` more to read."""
     kind = ParkedCommittedFetch if limits.is_committed else ParkedFetch
     return kind(node, context, limits.max_wait_ms, missing_bytes)
 

@@ -49,7 +49,7 @@ class LedPartitions:
         return self._cluster.leader_of(topic, partition) == self._node_id and not self._is_ended
 
     def leads_records_of(self, topic: Topic, partition: int) -> bool:
-        """Whether this node leads the partition and may find records in it; it is not opened for that."""
+        """Whether this node leads the partition, and it may have records; does not open it."""
         if (topic.name, partition) in self._shards:
             return True
         if not self.leads(topic, partition):
@@ -95,7 +95,7 @@ class LedPartitions:
     # Partitions that cannot be opened.
 
     def find_offline(self) -> None:
-        """Notes which partitions the engine could not repair at its start, so that clients are told."""
+        """Takes partitions offline that the engine could not repair at its start, so that clients get an error."""
         self._opener.find_offline()
 
     def is_offline(self, ref: PartitionRef) -> bool:
@@ -145,12 +145,12 @@ class LedPartitions:
         self._options.forget_topic(topic)
 
     def release_waiters(self) -> None:
-        """Answers every parked request with the records that there are."""
+        """Answers every parked fetch with the records that it has."""
         for shard in self.open_shards():
             shard.release_waiters()
 
     def end(self) -> None:
-        """Gives everything up as a kill would: nothing is saved."""
+        """Gives up all partitions as a kill would: nothing is saved."""
         self._is_ended = True
         self._opener.stop()
         shards = self.open_shards()
@@ -168,7 +168,7 @@ class LedPartitions:
 
 
 def _save(shard: Shard, save: Callable[[], object]) -> None:
-    """Saves the next claim a replay. If it fails, that claim takes longer, and nothing is lost."""
+    """Saves a snapshot for the next claim; if that fails, the claim takes longer, and nothing is lost."""
     try:
         save()
     except StorageError as error:

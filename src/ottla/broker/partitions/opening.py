@@ -1,4 +1,4 @@
-"""Opens the partitions that a node leads: claims and replays that take long, and partitions that cannot be opened."""
+"""Opening the partitions that a node leads: long claims and replays, and partitions that cannot be opened."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ottla.records.errors import CorruptRecordsError
 
 logger = EventLog(__name__)
 
-# How long a partition that could not be opened is left alone; the time doubles with every failure.
+# The first wait before a failed partition is opened again; it doubles with every failure.
 FIRST_RETRY_MS = 1000
 LAST_RETRY_MS = 60_000
 
 
 class Offline(NamedTuple):
-    """A partition that could not be opened, and when (of the monotonic clock) that is tried again."""
+    """A partition that could not be opened, and the monotonic time of the next attempt."""
 
     retry_at_ms: int
     wait_ms: int
@@ -116,7 +116,7 @@ class PartitionOpener:
         self._ready(replay)
 
     def _replay_failed(self, replay: Replay, error: StorageError | CorruptRecordsError) -> None:
-        # After another claim, or a deletion, it is none of this node's partitions.
+        # After another claim, or a deletion, the partition is not this node's any more.
         if not isinstance(error, FencedError):
             self._take_offline(replay.log.ref, error, replay.log)
 
@@ -147,7 +147,7 @@ class PartitionOpener:
         self._offline[ref] = Offline(retry_at_ms, wait_ms, str(error))
 
     def _may_retry(self, ref: PartitionRef) -> bool:
-        """Whether a partition that could not be opened has been left alone for long enough."""
+        """Whether the wait of a partition that could not be opened is over."""
         offline = self._offline.get(ref)
         return offline is None or self._monotonic_ms() >= offline.retry_at_ms
 

@@ -17,8 +17,8 @@ from ottla.records.errors import CorruptRecordsError
 
 logger = EventLog(__name__)
 
-# How much is replayed before others have their turn: one or two milliseconds. The first slice is part of the request
-# that caused it, and most partitions need no other.
+# The batches that are replayed before the loop serves other requests: one or two milliseconds. The first slice is part
+# of the request that caused it, and most partitions need no other.
 SLICE_BATCHES: Final = 500
 
 
@@ -31,13 +31,15 @@ class Replay:
         self.batch_count = 0
         self._now_ms = now_ms
         self._producers = ProducerStates()
-        self._snapshot, self.saved_offset = _newest_snapshot(log)  # what is not loaded of it yet
+        self._snapshot, self.saved_offset = _newest_snapshot(
+            log
+        )  # its entries that are not loaded yet
         self._offset = max(log.start_offset, self.saved_offset)
         self.partition = Partition(log.epoch, log.start_offset, self._offset, self._producers)
         self._cleaned_offset = _valid_cleaned_offset(log)
 
     def advance(self, batch_count: int) -> int:
-        """Replays batches that cost so much; returns how much is left of it when the replay is over, else 0."""
+        """Replays batches at a cost of `batch_count`; returns the unused rest when the replay is over, else 0."""
         if self._snapshot is not None:
             batch_count = self._load_snapshot(self._snapshot, batch_count)
         while not self.is_over and self._snapshot is None:
@@ -51,13 +53,13 @@ class Replay:
         return max(batch_count, 0)
 
     def _next_end(self) -> int:
-        """Where the part of the log ends that is replayed next: the compacted one, then the rest."""
+        """The end of the part that is replayed next: the compacted one, then the rest of the log."""
         if self._cleaned_offset is not None and self._offset >= self._cleaned_offset:
             self._close_cleaned()
         return self.log.end_offset if self._cleaned_offset is None else self._cleaned_offset
 
     def _replay_next(self, end_offset: int, max_cost: int) -> int:
-        """Applies the next batches below an offset; returns what they cost."""
+        """Applies the next batches below an offset; returns their cost."""
         offset = self._offset
         entries = self.log.headers(offset, end_offset, max_cost)
         if not entries:
@@ -74,7 +76,7 @@ class Replay:
         return sum([entry.cost for entry in entries])
 
     def _load_snapshot(self, entries: Iterator[SnapshotEntry], batch_count: int) -> int:
-        """Takes as many entries as batches; says how many are left when all have been taken."""
+        """Loads up to `batch_count` entries; returns the unused rest when all are loaded."""
         load = self._producers.load
         loaded = 0
         for entry in islice(entries, batch_count):
@@ -85,10 +87,10 @@ class Replay:
         return batch_count - loaded
 
     def _close_cleaned(self) -> None:
-        """Ends transactions of which the cleaner has removed the marker.
+        """Ends transactions whose marker the cleaner has removed.
 
-        A log is cleaned below its last stable offset only, so whatever began there has ended. An old snapshot may say
-        that it is open, and the marker that says otherwise went with the last of its records.
+        A log is cleaned below its last stable offset only, so every transaction that began there has ended. An old
+        snapshot may have it as open, and the cleaner has removed its marker with its last records.
         """
         assert self._cleaned_offset is not None
         for found in self.partition.producers.close_below(self._cleaned_offset):
@@ -106,9 +108,9 @@ class Replay:
     def _apply(self, entry: BatchEntry) -> None:
         header = entry.header
         partition = self.partition
-        # A log may start inside a batch (DeleteRecords); its producer is remembered all the same.
+        # A log may start inside a batch (DeleteRecords); its producer is remembered even then.
         if header.last_offset >= partition.end_offset:
-            # A client's timestamp may lie in the past: what counts is that the batch is in the log now.
+            # A client's timestamp may lie in the past, so the producer counts as active now.
             written_ms = (
                 header.max_timestamp
                 if header.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -152,16 +154,16 @@ def _newest_snapshot(log: PartitionLog) -> tuple[Iterator[SnapshotEntry] | None,
 
 
 def _valid_cleaned_offset(log: PartitionLog) -> int | None:
-    """How far the log is clean; a note of earlier cleanings that does not fit it is void."""
+    """The offset up to which the log was cleaned; a saved one that does not fit the log is ignored."""
     cleaned = log.cleaned_offset
     fits = cleaned is not None and log.start_offset <= cleaned <= log.end_offset
     return cleaned if fits else None
 
 
 class ReplayQueue:
-    """Replays that are longer than a request may take, one after the other, between requests.
+    """Replays that take longer than a request may: they run one after the other, between requests.
 
-    However many partitions a request opens, all of their replays together take one slice of it.
+    However many partitions a request opens, all their replays together take one slice of its time.
     """
 
     def __init__(
@@ -182,7 +184,7 @@ class ReplayQueue:
         return ref in self._waiting
 
     def begin(self, replay: Replay) -> None:
-        """Replays what is left of the slice of this turn of the loop; the rest follows in later turns."""
+        """Replays for the rest of this turn's slice; the remaining batches follow in later turns."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

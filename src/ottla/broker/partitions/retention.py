@@ -48,7 +48,7 @@ class Retention:
         return self._cluster.catalog.topics.get(topic.name) is topic
 
     def _due(self, topic: Topic, partitions: range, now_ms: int) -> list[int]:
-        """The partitions that are open, or have to be opened: one that is unused and young stays unclaimed."""
+        """The partitions that are open, or have to be opened; an unused one without old records stays unclaimed."""
         if not self._exists(topic):
             return []
         config = self._options.topic_config(topic)

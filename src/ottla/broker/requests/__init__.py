@@ -1,3 +1,3 @@
-"""Between a frame and its handler: the table of APIs, what a handler is given and may answer, and requests that are
-divided because they are large.
+"""Between a frame and its handler: the table of APIs, the context and the reply of a handler, and the division of large
+requests.
 """

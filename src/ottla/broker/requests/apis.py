@@ -1,4 +1,4 @@
-"""The table of served APIs: what is not here is not advertised."""
+"""The table of served APIs; only these are advertised."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 
 class Repeated(NamedTuple):
-    """How elements are treated that have the same values in `fields` (none: that are equal)."""
+    """The treatment of elements with the same values in `fields` (none: of equal elements)."""
 
     fields: tuple[str, ...] = ()
-    most: int = 1  # so many of them stay
+    most: int = 1  # the number of them that stay
 
     def key(self, element: Any) -> Hashable:
         if not self.fields:
@@ -26,7 +26,7 @@ class Division(NamedTuple):
 
     `inner` divides a list in each element. `named` are the fields by which an element of the response is known: the
     response to an element that was divided comes in several, which are joined again. `repeated` says which elements
-    name the same thing: in a list with an `inner` one, they become one element; else at most so many of them stay, side
+    name the same thing: in a list with an `inner` one, they become one element; else at most `most` of them stay, side
     by side and in the same piece, because some handlers refuse a repeated element.
     """
 

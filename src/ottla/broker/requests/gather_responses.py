@@ -1,4 +1,4 @@
-"""One response made of several parts, some of which are there later."""
+"""One response made of several parts, some of which come later."""
 
 from __future__ import annotations
 

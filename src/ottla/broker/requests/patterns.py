@@ -1,4 +1,4 @@
-"""Patterns that clients send: they match in linear time, whatever they say (RE2, as in Kafka).
+"""Patterns of clients, which match in linear time (RE2, as in Kafka).
 
 Linear still means the size of the pattern times the length of the text, which is not for the event loop.
 """
@@ -15,12 +15,12 @@ MAX_PATTERN_CHARS: Final = 1000
 PROGRAM_BYTES: Final = 1 << 20
 # RE2 matches faster where it may remember more.
 MEMORY_BYTES: Final = 8 << 20
-# A thread is given so many characters at a time.
+# A thread matches this many characters at a time.
 CHARS_AT_A_TIME: Final = 1 << 16
 
 
 class PatternError(ValueError):
-    """It is no pattern that RE2 knows, or too large a one."""
+    """The pattern is not valid in RE2, or too large."""
 
 
 class Pattern:
@@ -33,7 +33,7 @@ class Pattern:
         self._compiled = _compile(text, MEMORY_BYTES)
 
     async def matching(self, texts: Sequence[str]) -> set[str]:
-        """Which of these it matches from end to end; found on a thread."""
+        """The texts that it matches from end to end; found on a thread."""
         found: set[str] = set()
         for some in _portions(texts):
             found.update(await asyncio.to_thread(self._matching, some))
@@ -44,7 +44,7 @@ class Pattern:
 
 
 def _compile(text: str, memory_bytes: int) -> Any:
-    # Few brokers are ever asked for it.
+    # Few brokers ever need it.
     import re2
 
     options = re2.Options()

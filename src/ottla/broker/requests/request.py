@@ -1,4 +1,4 @@
-"""What a handler is given besides the request itself, and how it may reply.
+"""The context of a request, and the replies that a handler may give.
 
 A reply is one of:
 
@@ -23,7 +23,7 @@ Resp = TypeVar("Resp")
 
 
 class RequestContext(NamedTuple):
-    """Where a request came from; `local` is the address that the client connected to."""
+    """The version and the client of a request; `local` is the address that the client connected to."""
 
     version: int
     client_id: str | None

@@ -137,7 +137,7 @@ def _error_of(answer: Any) -> int:
 
 
 def large_handler(handle: Handler[Req, Resp], divisions: Divisions) -> Handler[Req, Resp]:
-    """A handler of large requests, which has another one answer their pieces."""
+    """A handler of large requests, which calls another one for their pieces."""
 
     def handle_large(node: Node, request: Req, context: RequestContext) -> Reply[Resp]:
         division = divisions.of(request)
@@ -170,7 +170,7 @@ async def answer_in_pieces(
             replies.append(refusal)
         await share.pause()  # it may not have waited for anything
     for reply in replies:
-        # Only now: what is wrong in one piece must not keep the others from taking effect.
+        # Only now: an error in one piece must not prevent the effect of the others.
         if isinstance(reply, CloseConnectionError):
             raise reply
     whole: Resp | NoReply = NO_REPLY

@@ -1,1 +1,1 @@
-"""How the partitions of topics are shared among the members of a group: Kafka's four ways, and an interface."""
+"""The assignment of partitions to the members of a group: Kafka's four assignors, and their interface."""

@@ -1,4 +1,4 @@
-"""Who owned what before, where the members of a group contradict each other or the topics."""
+"""The partitions that members owned before, where their claims contradict each other or the topics."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Topics = Mapping[str, list[PartitionInfo]]
 
 @dataclass(slots=True)
 class Owned:
-    """What is left of the members' claims."""
+    """The claims of the members that are accepted."""
 
     partitions: dict[str, dict[TopicPartition, None]] = field(default_factory=dict)
-    """By member: it was the only one, or the one of the latest generation, to claim them."""
+    """By member: no other member claims them, or only one of an older generation."""
 
     contested: dict[TopicPartition, None] = field(default_factory=dict)
-    """Claimed by two members of one generation: nobody's."""
+    """Claimed by two members of one generation: neither owns them."""
 
     previous: dict[TopicPartition, str] = field(default_factory=dict)
     """The latest of the members that claimed a partition in an older generation than the last."""
@@ -29,7 +29,7 @@ class Owned:
 def settle(
     topics: Topics, subscriptions: Mapping[str, Subscription], claims: Mapping[str, Claim]
 ) -> Owned:
-    """Decide who owned what; `claims` has the members in order."""
+    """Decides which claims are accepted; `claims` has the members in order."""
     existing = {
         TopicPartition(topic, info.partition): None for topic in topics for info in topics[topic]
     }
@@ -39,12 +39,12 @@ def settle(
         generation_id = _generation(claim)
         mine = owned.partitions[member]
         for partition in claim.partitions:
-            # Kafka looks only whether the topic exists. When it came back with fewer partitions, it gives
-            # others to two members then, so here we do not do as Kafka does.
+            # Unlike Kafka, which only checks that the topic exists: if it was created again with fewer partitions,
+            # Kafka assigns some of these to two members.
             if partition not in existing:
                 continue
             other = owners.get(partition)
-            # Kafka takes the other's generation from its subscription, even where user data says more.
+            # Kafka takes the other's generation from its subscription, even if the user data has a later one.
             theirs = NO_GENERATION
             if other is not None:
                 theirs = max(NO_GENERATION, subscriptions[other].generation_id)
@@ -68,10 +68,10 @@ def _previous_owners(
     subscriptions: Mapping[str, Subscription],
     claims: Mapping[str, Claim],
 ) -> dict[TopicPartition, str]:
-    """Who claims a partition in a generation before the last one that a member knows."""
+    """The members that claim a partition in a generation before the latest of all claims."""
     generations = {member: _generation(claim) for member, claim in claims.items()}
-    # Kafka's assignor remembers the last generation of earlier rebalances too, even of a group that was
-    # deleted meanwhile; what one answers here depends on its arguments only.
+    # Kafka's assignor also remembers the last generation of earlier rebalances, even of a group that was deleted
+    # since. Here the answer depends on the arguments only.
     last = max(NO_GENERATION, *generations.values())
     previous: dict[TopicPartition, str] = {}
     for member, claim in claims.items():
@@ -79,7 +79,7 @@ def _previous_owners(
             continue
         wanted = frozenset(subscriptions[member].topics)
         for partition in claim.partitions:
-            # Kafka gives a partition back even to a member that no longer wants it; that one is left out.
+            # Unlike Kafka, which returns a partition even to a member that no longer subscribes to its topic.
             if partition.topic not in wanted or partition not in existing:
                 continue
             earlier = previous.get(partition)

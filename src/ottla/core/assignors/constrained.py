@@ -1,4 +1,4 @@
-"""Sticky assignment where all members want the same topics."""
+"""Sticky assignment where all members subscribe to the same topics."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ class ConstrainedAssignment:
         ]
         self.shares: dict[str, list[TopicPartition]] = {member: [] for member in owned.partitions}
         self.transferred: dict[TopicPartition, str] = {}
-        """Given to a member although another one still has it."""
+        """Assigned to a member although another one still has it."""
         self._given_up: dict[TopicPartition, str] = {}
         self._lower, self._uppers_expected = divmod(len(self._all), len(self.shares))
         self._upper = self._lower + (self._uppers_expected > 0)
         self._uppers = 0
         self._below: list[str] = []
-        """The members that have less than the lower quota."""
+        """The members with fewer partitions than the lower quota."""
         self._at_lower: deque[str] = deque()
-        """The members that have the lower quota and may get one partition more."""
+        """The members with the lower quota that may get one more partition."""
 
     def run(self) -> None:
         for member in self._owned.partitions:
-            self._keep(member)
+            self._keep_owned(member)
         assigned = {partition: None for share in self.shares.values() for partition in share}
         unassigned = [partition for partition in self._all if partition not in assigned]
         self._below.sort(key=text_order)
         self._at_lower = deque(sorted(self._at_lower, key=text_order))
         if self._racks.matter:
-            # What is near to few members first: the others are easier to place.
+            # Partitions near few members come first: the others are easier to place.
             unassigned.sort(key=self._racks.members_near)
             unassigned = self._fill_near(unassigned)
         self._fill(unassigned)
 
-    def _keep(self, member: str) -> None:
-        """Leave a member what it owns, up to its quota."""
+    def _keep_owned(self, member: str) -> None:
+        """Leaves a member the partitions that it owns, up to its quota."""
         near = []
         for partition in self._owned.partitions[member]:
             if self._racks.mismatch(member, partition):
@@ -73,7 +73,7 @@ class ConstrainedAssignment:
             self._at_lower.clear()
 
     def _fill_near(self, unassigned: list[TopicPartition]) -> list[TopicPartition]:
-        """Deal what has a replica in a member's rack; gives what is left."""
+        """Assigns partitions to members in the rack of a replica; returns those for which there is none."""
         left = []
         turn = 0
         for partition in unassigned:
@@ -88,7 +88,7 @@ class ConstrainedAssignment:
             else:
                 left.append(partition)
                 continue
-            self._give(partition, member)
+            self._assign(partition, member)
         return left
 
     def _next_near(self, partition: TopicPartition, turn: int) -> int | None:
@@ -105,11 +105,11 @@ class ConstrainedAssignment:
         return None
 
     def _fill_below(self, index: int) -> int:
-        """Note that a member gets one more; gives whose turn it is next."""
+        """Counts one more partition for a member below the lower quota; returns the index of the next member."""
         member = self._below[index]
         if len(self.shares[member]) + 1 >= self._lower:
             del self._below[index]
-            # With all upper quotas taken, or none to take, it has enough.
+            # If all upper quotas are taken, or there are none, the member has enough.
             if self._uppers < self._uppers_expected:
                 self._at_lower.append(member)
         else:
@@ -117,21 +117,21 @@ class ConstrainedAssignment:
         return index % len(self._below) if self._below else 0
 
     def _fill(self, unassigned: list[TopicPartition]) -> None:
-        """Deal the rest: round by round up to the lower quota, then one more each."""
+        """Assigns the rest: in rounds up to the lower quota, then one more each."""
         turn = 0
         for partition in unassigned:
             if self._below:
                 turn %= len(self._below)
                 member = self._below[turn]
-                if self._give(partition, member) == self._lower:
+                if self._assign(partition, member) == self._lower:
                     del self._below[turn]
                     self._at_lower.append(member)
                 else:
                     turn += 1
             else:
-                self._give(partition, self._at_lower.popleft())
+                self._assign(partition, self._at_lower.popleft())
 
-    def _give(self, partition: TopicPartition, member: str) -> int:
+    def _assign(self, partition: TopicPartition, member: str) -> int:
         share = self.shares[member]
         share.append(partition)
         if self._given_up.get(partition, member) != member or partition in self._owned.contested:

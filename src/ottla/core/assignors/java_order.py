@@ -20,20 +20,20 @@ def text_order(text: str) -> bytes:
 
 
 def hash_map_order(texts: Iterable[str]) -> list[str]:
-    """How a `HashMap` that got these keys in this order lists them."""
+    """The order in which a `HashMap` lists keys that were put in this order."""
     keys = list(dict.fromkeys(texts))
     mask = _capacity(len(keys), _FIRST_CAPACITY) - 1
-    # A bucket lists its keys as they came, also after the table grew: a stable sort does the same. (Of
-    # buckets with more than eight keys Java makes trees; hashes that collide so often do not occur by chance.)
+    # A bucket lists its keys in the order of insertion, also after the table grew: a stable sort does the same. (Java
+    # turns buckets of more than eight keys into trees; that many collisions do not occur by chance.)
     return sorted(keys, key=lambda key: _bucket(java_string_hash(key), mask))
 
 
 def grouping_order(texts: Iterable[str]) -> list[str]:
-    """How a `HashMap` that was asked for these keys with `computeIfAbsent` lists them."""
+    """The order in which a `HashMap` lists keys that `computeIfAbsent` added in this order."""
     keys: dict[str, None] = {}
     capacity = _FIRST_CAPACITY
     for text in texts:
-        # Unlike put, it grows before it looks, and adds a key before the others of its bucket.
+        # Unlike `put`, it grows before the lookup, and adds a key at the front of its bucket.
         capacity = _capacity(len(keys), capacity)
         keys[text] = None
     mask = capacity - 1
@@ -42,7 +42,7 @@ def grouping_order(texts: Iterable[str]) -> list[str]:
 
 
 class PartitionHashSet:
-    """What a `HashSet` of one topic's partitions lists first."""
+    """A `HashSet` of one topic's partitions, for the one that it lists first."""
 
     def __init__(self, topic: str) -> None:
         self._topic_hash = java_string_hash(topic)

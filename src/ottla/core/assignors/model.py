@@ -1,4 +1,4 @@
-"""What an assignor is given, what it answers, and what it is."""
+"""Assignors: their interface, their input (subscriptions) and their output (assignments)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_GENERATION = -1
 
 
 class RebalanceProtocol(IntEnum):
-    """What a member does with its partitions when it joins again (KIP-429)."""
+    """Whether a member revokes its partitions before it joins again (KIP-429)."""
 
     EAGER = 0
     COOPERATIVE = 1
@@ -35,7 +35,7 @@ Cluster = Mapping[str, Sequence[PartitionInfo]]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member tells the leader of its group."""
+    """What a member sends to the leader of its group."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
@@ -47,17 +47,17 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the leader gives to a member."""
+    """The partitions that the leader assigns to a member."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
 
 
 class Assignor(Protocol):
-    """Shares partitions among the members of a group: inherit from it, or have what it has.
+    """Assigns partitions to the members of a group: inherit from it, or define the same methods.
 
-    Each member has its own; that of the leader is asked to `assign`. `subscription_user_data` is called
-    before the member joins, `on_assignment` when it got its share.
+    Each member has its own assignor; the leader calls `assign` of its own. `subscription_user_data` is called before
+    the member joins, `on_assignment` when it has its assignment.
     """
 
     @property
@@ -71,7 +71,7 @@ class Assignor(Protocol):
         return (RebalanceProtocol.EAGER,)
 
     def subscription_user_data(self, topics: Collection[str]) -> bytes | None:
-        """What the leader's assignor has to know of this member."""
+        """User data of this member for the assignor of the leader."""
         del topics
         return None
 
@@ -79,15 +79,15 @@ class Assignor(Protocol):
     def assign(
         self, cluster: Cluster, subscriptions: Mapping[str, Subscription]
     ) -> dict[str, Assignment]:
-        """The share of every member, by its id."""
+        """The assignment of every member, by its id."""
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
-        """The member got this share in this generation."""
+        """The member has this assignment in this generation."""
         del assignment, generation_id
 
 
 def members_in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
-    """The ids of the members, in an order that depends on nothing else."""
+    """The ids of the members, in an order that depends only on the ids."""
     return hash_map_order(sorted(subscriptions, key=text_order))
 
 
@@ -106,7 +106,7 @@ def members_by_name(subscriptions: Mapping[str, Subscription]) -> list[str]:
 def topics_to_assign(
     cluster: Cluster, subscriptions: Mapping[str, Subscription]
 ) -> dict[str, list[PartitionInfo]]:
-    """The partitions of the topics that somebody wants and that exist."""
+    """The partitions of the existing topics to which a member subscribes."""
     wanted = hash_map_order(
         topic
         for member in members_in_order(subscriptions)
@@ -117,5 +117,5 @@ def topics_to_assign(
 
 
 def assignments(shares: Mapping[str, Collection[TopicPartition]]) -> dict[str, Assignment]:
-    """Shares as the answer of an assignor without user data."""
+    """The assignments of an assignor without user data."""
     return {member: Assignment(tuple(shares[member])) for member in sorted(shares)}

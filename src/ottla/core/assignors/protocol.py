@@ -19,7 +19,7 @@ NEWEST_VERSION = 3
 
 
 def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSION) -> bytes:
-    """The bytes that Kafka's client writes; what the version has no field for is left out."""
+    """The bytes that Kafka's client writes, with the fields of this version."""
     owned = sorted(
         subscription.owned_partitions, key=lambda tp: (text_order(tp.topic), tp.partition)
     )
@@ -34,7 +34,7 @@ def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSIO
 
 
 def decode_subscription(buffer: Buffer, group_instance_id: str | None = None) -> Subscription:
-    """What a member said; its instance id stands beside the subscription in JoinGroup's response."""
+    """Reads a subscription; the instance id is another field of the JoinGroup response."""
     value = decode_stored(ConsumerProtocolSubscription, buffer)
     return Subscription(
         topics=tuple(value.topics),
@@ -55,7 +55,7 @@ def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> 
 
 
 def decode_assignment(buffer: Buffer) -> Assignment:
-    """What a member was given."""
+    """Reads an assignment."""
     value = decode_stored(ConsumerProtocolAssignment, buffer)
     return Assignment(
         partitions=_flat(value.assigned_partitions),

@@ -1,4 +1,4 @@
-"""When the racks of members and replicas are worth looking at (KIP-881)."""
+"""The racks of members and replicas, and whether they matter for an assignment (KIP-881)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def racks_matter(of_members: Iterable[str], of_partitions: Iterable[tuple[str, .
 
 
 class Racks:
-    """Who is near to what in a group; nobody where racks do not matter."""
+    """Which members are near which partitions; none if racks do not matter."""
 
     def __init__(
         self,
@@ -56,6 +56,6 @@ class Racks:
         return rack is not None and rack in self._of_partitions.get(partition, ())
 
     def members_near(self, partition: TopicPartition) -> int:
-        """How many members are in the racks of a partition."""
+        """The number of members in the racks of a partition."""
         racks = dict.fromkeys(self._of_partitions.get(partition, ()))
         return sum(self._members_in.get(rack, 0) for rack in racks)

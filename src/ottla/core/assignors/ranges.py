@@ -1,4 +1,4 @@
-"""The range assignor: every topic by itself, its partitions in runs, members by name."""
+"""The range assignor: for every topic separately, runs of partitions to the members in the order of their names."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def assign_ranges(
     if by_racks:
         _assign_near(states, shares)
     for state in states:
-        _assign_runs(state, _anybody, shares)
+        _assign_runs(state, _any_member, shares)
     if by_racks:
         for share in shares.values():
             share.sort(key=lambda partition: (text_order(partition.topic), partition.partition))
@@ -59,7 +59,7 @@ def assign_ranges(
 
 
 class _Topic:
-    """A topic while it is shared out."""
+    """A topic during its assignment."""
 
     def __init__(
         self,
@@ -79,12 +79,12 @@ class _Topic:
         self._assigned = dict.fromkeys(members, 0)
 
     def near(self, member: str, partition: int) -> bool:
-        """A member without a rack is near to everything."""
+        """Whether a member is in a rack of the partition; one without a rack always is."""
         rack = self._racks.get(member)
         return rack is None or rack in self._replicas.get(partition, ())
 
     def room(self, member: str) -> int:
-        """How many partitions more the member may have."""
+        """The number of partitions that the member may still get."""
         return max(0, self._each + (self._extra > 0) - self._assigned[member])
 
     def give(self, member: str, partitions: Sequence[int], shares: Shares) -> None:
@@ -96,22 +96,22 @@ class _Topic:
             del self.unassigned[number]
 
 
-def _anybody(member: str, partition: int) -> bool:
+def _any_member(member: str, partition: int) -> bool:
     del member, partition
     return True
 
 
-def _assign_runs(state: _Topic, may_have: Callable[[str, int], bool], shares: Shares) -> None:
-    """Give every member, in order, the first partitions that it may have."""
+def _assign_runs(state: _Topic, may_own: Callable[[str, int], bool], shares: Shares) -> None:
+    """Assigns to every member, in order, the first partitions that it may own."""
     for member in state.members:
-        free = (number for number in state.unassigned if may_have(member, number))
+        free = (number for number in state.unassigned if may_own(member, number))
         run = list(islice(free, state.room(member)))
         if run:
             state.give(member, run, shares)
 
 
 def _assign_near(states: Sequence[_Topic], shares: Shares) -> None:
-    """Give members what has a replica in their rack, as far as the balance allows it."""
+    """Assigns partitions to members in the rack of a replica, as far as the balance allows it."""
     alike: dict[tuple[tuple[str, ...], tuple[int, ...]], list[_Topic]] = {}
     for state in states:
         alike.setdefault((tuple(state.members), tuple(state.numbers)), []).append(state)
@@ -123,7 +123,7 @@ def _assign_near(states: Sequence[_Topic], shares: Shares) -> None:
 
 
 def _assign_together(states: Sequence[_Topic], shares: Shares) -> None:
-    """Give the partitions with one number, of topics that are alike, to one member near to all."""
+    """Assigns equal partition numbers of topics with the same members and sizes to one member near all of them."""
     remaining = dict.fromkeys(states[0].members)
     for number in states[0].numbers:
         for member in remaining:

@@ -1,4 +1,4 @@
-"""The round-robin assignor: all partitions in order, dealt to the members by name."""
+"""The round-robin assignor: all partitions in order, to the members in the order of their names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.model import TopicPartition
 
 
 class RoundRobinAssignor(Assignor):
-    """Deals partitions like cards; a member that does not want one is passed over."""
+    """Assigns partitions in turn; a member that does not subscribe to the topic is skipped."""
 
     name = "roundrobin"
 

@@ -1,7 +1,7 @@
-"""The sticky assignors: as balanced as can be, and of that, what moves least (KIP-54, KIP-429).
+"""The sticky assignors: the best balance, and of those assignments the one with the fewest moves (KIP-54, KIP-429).
 
-They answer what Kafka's answer, except where Kafka's break the rule that every partition goes to exactly one
-member that wants it: the comments here and in `claims.py` say where, `test_against_kafka.py` that it still is so.
+Their answers are Kafka's, except where Kafka breaks the rule that every partition goes to exactly one member that
+subscribes to its topic: the comments here and in `claims.py` say where, and `test_against_kafka.py` checks them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ottla.model import TopicPartition
 
 
 class StickyAssignor(Assignor):
-    """Eager: members give up everything before they join, so their claims are in the user data."""
+    """Eager: members revoke all partitions before they join, so their claims are in the user data."""
 
     name = "sticky"
 
@@ -59,7 +59,7 @@ class StickyAssignor(Assignor):
 
 
 class CooperativeStickyAssignor(Assignor):
-    """Members keep their partitions while they join; what moves is first only taken away."""
+    """Members keep their partitions while they join; one rebalance revokes those that move, the next assigns them."""
 
     name = "cooperative-sticky"
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
@@ -96,7 +96,7 @@ def assign_sticky(
 def assign_cooperative_sticky(
     cluster: Cluster, subscriptions: Mapping[str, Subscription]
 ) -> dict[str, Assignment]:
-    """Kafka's cooperative-sticky assignment: nobody is given yet what another one has to give up."""
+    """Kafka's cooperative-sticky assignment: a partition that another member has to revoke is not assigned yet."""
     claims = {
         member: _cooperative_claim(subscriptions[member])
         for member in members_in_order(subscriptions)
@@ -123,7 +123,7 @@ Shares = Mapping[str, Collection[TopicPartition]]
 def _assign(
     cluster: Cluster, subscriptions: Mapping[str, Subscription], claims: Mapping[str, Claim]
 ) -> tuple[Shares, Mapping[TopicPartition, str]]:
-    """The share of every member, and which partitions of them others still have."""
+    """The share of every member, and the partitions in them that other members still have."""
     if not subscriptions:
         return {}, {}
     topics = topics_to_assign(cluster, subscriptions)
@@ -139,8 +139,8 @@ def _assign(
 
 
 def _want_the_same(wanted: Sequence[tuple[str, ...]]) -> bool:
-    # Kafka compares otherwise, and gives partitions to members that do not want them: to one without
-    # topics if its hash map lists it first, to one that names a topic twice instead of another one.
+    # Kafka compares in another way, and assigns partitions to members that did not subscribe: to one without topics if
+    # its hash map lists it first, to one that names a topic twice instead of another one.
     first = frozenset(wanted[0])
     return all(frozenset(topics) == first for topics in wanted)
 
@@ -148,12 +148,12 @@ def _want_the_same(wanted: Sequence[tuple[str, ...]]) -> bool:
 def _transferred(
     subscriptions: Mapping[str, Subscription], shares: Shares
 ) -> dict[TopicPartition, str]:
-    """The partitions that one member is given and another one has to give up, with the former."""
+    """The partitions that move from one member to another, with the new owner."""
     given: dict[TopicPartition, str] = {}
     taken: dict[TopicPartition, None] = {}
     for member, share in shares.items():
         owned = dict.fromkeys(subscriptions[member].owned_partitions)
-        kept = dict.fromkeys(share)
-        given.update((partition, member) for partition in kept if partition not in owned)
-        taken.update((partition, None) for partition in owned if partition not in kept)
+        assigned = dict.fromkeys(share)
+        given.update((partition, member) for partition in assigned if partition not in owned)
+        taken.update((partition, None) for partition in owned if partition not in assigned)
     return {partition: member for partition, member in given.items() if partition in taken}

@@ -1,4 +1,4 @@
-"""What the sticky assignors write into the user data of a subscription."""
+"""The user data in the subscriptions of the sticky assignors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INT32 = struct.Struct(">i")
 
 
 class Claim(NamedTuple):
-    """What a member says that it owns, and since which generation, if it says that."""
+    """The partitions that a member claims to own, and the generation of the claim, if known."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation_id: int | None = None
@@ -48,7 +48,7 @@ def decode_claim(data: bytes | None) -> Claim:
         partitions, end = _read_topics(data)
     except (struct.error, ValueError):
         return UNREADABLE
-    # What is too short for a generation is version 0, whatever follows the topics.
+    # Data too short for a generation is version 0, whatever follows the topics.
     generation_id = _INT32.unpack_from(data, end)[0] if len(data) - end >= _INT32.size else None
     return Claim(partitions, generation_id)
 
@@ -83,7 +83,7 @@ def encode_generation(generation_id: int) -> bytes:
 
 
 def decode_generation(data: bytes | None) -> int | None:
-    """The generation in the user data; none without user data, and none that counts in garbage."""
+    """The generation in the user data; None without user data, and -1 in garbage."""
     if data is None:
         return None
     generation_id: int = _INT32.unpack_from(data)[0] if len(data) >= _INT32.size else NO_GENERATION

@@ -354,17 +354,19 @@ def restored(saved: GroupSaved) -> ClassicGroup:
     """The group as it was saved: with members it is stable, without any it is empty."""
     group = ClassicGroup(saved.group_id, saved.state_timestamp_ms)
     group.generation = saved.generation
-    for kept in saved.members:
+    for saved_member in saved.members:
         member = Member(
-            kept.member_id,
-            kept.instance_id,
-            kept.client_id,
-            kept.client_host,
+            saved_member.member_id,
+            saved_member.instance_id,
+            saved_member.client_id,
+            saved_member.client_host,
             # The oldest format had no rebalance timeout.
-            kept.session_timeout_ms if kept.rebalance_timeout_ms < 0 else kept.rebalance_timeout_ms,
-            kept.session_timeout_ms,
-            {saved.protocol or "": kept.subscription},
-            kept.assignment,
+            saved_member.session_timeout_ms
+            if saved_member.rebalance_timeout_ms < 0
+            else saved_member.rebalance_timeout_ms,
+            saved_member.session_timeout_ms,
+            {saved.protocol or "": saved_member.subscription},
+            saved_member.assignment,
         )
         group.add(member, saved.protocol_type)
     group.protocol_type = saved.protocol_type or None

@@ -257,7 +257,7 @@ class GroupMachine:
     def unstable_partitions(self, group_id: str) -> frozenset[tuple[str, int]]:
         """Partitions for which a transaction may still change the group's offset (KIP-447)."""
         pending = self.offsets.pending_of_group(group_id)
-        return frozenset((kept.topic, kept.partition) for kept in pending)
+        return frozenset((offset.topic, offset.partition) for offset in pending)
 
     def delete_offsets(
         self, turn: Turn, group_id: str, partitions: Sequence[tuple[str, int]]
@@ -295,11 +295,11 @@ class GroupMachine:
                 refused = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
         return refused
 
-    def _is_left_over(self, kept: OffsetCommitted, deleted_at_ms: int) -> bool:
+    def _is_left_over(self, offset: OffsetCommitted, deleted_at_ms: int) -> bool:
         """Whether an offset belongs to a deleted topic; by its time if the record has no topic id."""
-        if kept.topic_id is None:
-            return kept.committed_at_ms <= deleted_at_ms
-        return not self._has_topic(kept.topic_id)
+        if offset.topic_id is None:
+            return offset.committed_at_ms <= deleted_at_ms
+        return not self._has_topic(offset.topic_id)
 
     # Groups.
 
@@ -357,7 +357,7 @@ class GroupMachine:
         if not self._group(group_id).is_empty:
             return Refused(ErrorCode.NON_EMPTY_GROUP)
         committed = self.offsets.of_group(group_id) + self.offsets.pending_of_group(group_id)
-        for _, topic, partition in dict.fromkeys(kept[:3] for kept in committed):
+        for _, topic, partition in dict.fromkeys(offset[:3] for offset in committed):
             self._write(turn, OffsetDeleted(group_id, topic, partition))
         self._forget(turn, group_id)
         return None
@@ -374,8 +374,8 @@ class GroupMachine:
     def expire(self, turn: Turn) -> None:
         """Deletes offsets that have expired, and groups that have neither members nor offsets."""
         for group_id in [listed.group_id for listed in self.list_groups()]:
-            for kept in self._expired(group_id, turn.now_ms):
-                self._write(turn, OffsetDeleted(group_id, kept.topic, kept.partition))
+            for offset in self._expired(group_id, turn.now_ms):
+                self._write(turn, OffsetDeleted(group_id, offset.topic, offset.partition))
             group = self._group(group_id)
             in_use = self.offsets.has_group(group_id) or bool(group.pending_joins)
             if group.is_empty and not in_use:
@@ -390,19 +390,19 @@ class GroupMachine:
         ):
             return []
         return [
-            kept
-            for kept in self.offsets.of_group(group_id)
-            if not group.subscribes_to(kept.topic)
-            and self._is_old(group, kept, now_ms)
-            and not self.offsets.is_pending(group_id, kept.topic, kept.partition)
+            offset
+            for offset in self.offsets.of_group(group_id)
+            if not group.subscribes_to(offset.topic)
+            and self._is_old(group, offset, now_ms)
+            and not self.offsets.is_pending(group_id, offset.topic, offset.partition)
         ]
 
-    def _is_old(self, group: ClassicGroup, kept: OffsetCommitted, now_ms: int) -> bool:
-        if kept.expires_at_ms != NO_TIMESTAMP:
-            return now_ms >= kept.expires_at_ms
-        since_ms = kept.committed_at_ms
+    def _is_old(self, group: ClassicGroup, offset: OffsetCommitted, now_ms: int) -> bool:
+        if offset.expires_at_ms != NO_TIMESTAMP:
+            return now_ms >= offset.expires_at_ms
+        since_ms = offset.committed_at_ms
         if group.is_empty and group.protocol_type is not None:
-            since_ms = empty_since_ms(group, kept.committed_at_ms)
+            since_ms = empty_since_ms(group, offset.committed_at_ms)
         return now_ms - since_ms >= self.config.offsets_retention_ms
 
 

@@ -27,7 +27,7 @@ class OffsetTable:
     """The offsets that a replay of the log restores."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, dict[TopicPartitionKey, CommittedOffset]] = {}
+        self._committed: dict[str, dict[TopicPartitionKey, CommittedOffset]] = {}
         # By producer id: a marker ends everything that the producer has pending on the partition.
         self._pending: dict[int, dict[str, dict[TopicPartitionKey, CommittedOffset]]] = {}
         # By group: the producers that have something pending for it; dicts for their order.
@@ -37,9 +37,9 @@ class OffsetTable:
     # Changes.
 
     def commit(self, commit: OffsetCommitted) -> None:
-        offsets = self._kept.get(commit.group_id)
+        offsets = self._committed.get(commit.group_id)
         if offsets is None:
-            offsets = self._kept[commit.group_id] = {}
+            offsets = self._committed[commit.group_id] = {}
         self._position += 1
         offsets[commit.topic, commit.partition] = CommittedOffset(commit, self._position)
 
@@ -55,7 +55,7 @@ class OffsetTable:
 
     def delete(self, group_id: str, topic: str, partition: int) -> None:
         """Deletes an offset, also pending ones."""
-        _drop(self._kept, group_id, (topic, partition))
+        _drop(self._committed, group_id, (topic, partition))
         for producer_id in list(self._pending_by_group.get(group_id, ())):
             groups = self._pending[producer_id]
             _drop(groups, group_id, (topic, partition))
@@ -71,11 +71,11 @@ class OffsetTable:
         the marker and drop the earlier commit, and a replay has to come to the same result.
         """
         for group_id, offsets in self._end(producer_id).items():
-            kept = self._kept.setdefault(group_id, {})
+            committed = self._committed.setdefault(group_id, {})
             for key, pending in offsets.items():
-                current = kept.get(key)
+                current = committed.get(key)
                 if current is None or current.position < pending.position:
-                    kept[key] = pending
+                    committed[key] = pending
 
     def abort_transaction(self, producer_id: int) -> None:
         self._end(producer_id)
@@ -95,17 +95,17 @@ class OffsetTable:
     # Queries.
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitted | None:
-        kept = self._kept.get(group_id, {}).get((topic, partition))
-        return None if kept is None else kept.commit
+        found = self._committed.get(group_id, {}).get((topic, partition))
+        return None if found is None else found.commit
 
     def of_group(self, group_id: str) -> list[OffsetCommitted]:
-        return [kept.commit for kept in self._kept.get(group_id, {}).values()]
+        return [found.commit for found in self._committed.get(group_id, {}).values()]
 
     def pending_of_group(self, group_id: str) -> list[OffsetCommitted]:
         return [
-            kept.commit
+            found.commit
             for producer_id in self._pending_by_group.get(group_id, ())
-            for kept in self._pending[producer_id][group_id].values()
+            for found in self._pending[producer_id][group_id].values()
         ]
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
@@ -116,42 +116,42 @@ class OffsetTable:
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether there is an offset, committed or pending."""
-        is_kept = (topic, partition) in self._kept.get(group_id, {})
-        return is_kept or self.is_pending(group_id, topic, partition)
+        is_committed = (topic, partition) in self._committed.get(group_id, {})
+        return is_committed or self.is_pending(group_id, topic, partition)
 
     def has_group(self, group_id: str) -> bool:
-        return group_id in self._kept or group_id in self._pending_by_group
+        return group_id in self._committed or group_id in self._pending_by_group
 
     def group_ids(self) -> list[str]:
         """Every group with an offset, committed or pending."""
-        return list(dict.fromkeys((*self._kept, *self._pending_by_group)))
+        return list(dict.fromkeys((*self._committed, *self._pending_by_group)))
 
     def of_topic(self, topic: str) -> dict[tuple[str, int], PartitionOffsets]:
         """The offsets of a topic, by group and partition."""
         found: dict[tuple[str, int], PartitionOffsets] = {}
-        for group_id, offsets in self._kept.items():
-            for (name, partition), kept in offsets.items():
+        for group_id, offsets in self._committed.items():
+            for (name, partition), offset in offsets.items():
                 if name == topic:
-                    found[group_id, partition] = PartitionOffsets(kept.commit, [])
+                    found[group_id, partition] = PartitionOffsets(offset.commit, [])
         for groups in self._pending.values():
             for group_id, offsets in groups.items():
-                for (name, partition), kept in offsets.items():
+                for (name, partition), offset in offsets.items():
                     if name == topic:
                         of_partition = found.setdefault(
                             (group_id, partition), PartitionOffsets(None, [])
                         )
-                        of_partition.pending.append(kept.commit)
+                        of_partition.pending.append(offset.commit)
         return found
 
     def state(self) -> object:
         """All of it as plain values, to compare it with a replay."""
         return (
             {
-                group_id: {key: kept.commit for key, kept in offsets.items()}
-                for group_id, offsets in self._kept.items()
+                group_id: {key: offset.commit for key, offset in offsets.items()}
+                for group_id, offsets in self._committed.items()
             },
             {
-                (producer_id, group_id): {key: kept.commit for key, kept in offsets.items()}
+                (producer_id, group_id): {key: offset.commit for key, offset in offsets.items()}
                 for producer_id, groups in self._pending.items()
                 for group_id, offsets in groups.items()
             },

@@ -29,7 +29,7 @@ _PLAIN_VALUE = struct.Struct(">hqihq")
 _PLAIN_VALUE_WITH_ID = struct.Struct(">hqiBq3s16s")
 _ID_TAG = bytes((1, 0, 16))
 # A group commits many partitions of a topic at once, and a replay reads them one after the other.
-KEY_STARTS_KEPT = 1024
+CACHED_KEY_STARTS = 1024
 OFFSET_KEY_VERSIONS = (0, 1)
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
@@ -72,9 +72,9 @@ def _offset_key(event: OffsetCommitted | OffsetDeleted) -> bytes:
     return _key_start(event.group_id, event.topic) + _INT32.pack(event.partition)
 
 
-@lru_cache(KEY_STARTS_KEPT)
+@lru_cache(CACHED_KEY_STARTS)
 def _key_start(group_id: str, topic: str) -> bytes:
-    """What the keys of a group's offsets for a topic have in common: all but the partition, which comes last."""
+    """The common start of the keys of a group's offsets for a topic: all but the partition, which comes last."""
     key = OffsetCommitKey(group=group_id, topic=topic, partition=0)
     return encode_stored(key, OFFSET_KEY_VERSION)[: -_INT32.size]
 
@@ -117,9 +117,9 @@ def _read_offset_key(data: Buffer) -> tuple[str, str, int]:
     return key.group, key.topic, key.partition
 
 
-@lru_cache(KEY_STARTS_KEPT)
+@lru_cache(CACHED_KEY_STARTS)
 def _read_key_start(start: bytes) -> tuple[str, str] | None:
-    """The group and the topic of keys that are this and a partition; None if there is more in it than that."""
+    """The group and the topic of a key's start; None if it has more fields."""
     whole = start + bytes(_INT32.size)
     key = decode_stored(OffsetCommitKey, whole)
     if encode_stored(key, stored_version(start)) != whole:
@@ -166,7 +166,7 @@ def _offset_event(key: Buffer, data: Buffer | None) -> OffsetCommitted | OffsetD
     )
 
 
-@lru_cache(KEY_STARTS_KEPT)
+@lru_cache(CACHED_KEY_STARTS)
 def _read_topic_id(data: bytes) -> UUID | None:
     """One object for all offsets of a topic."""
     topic_id = UUID(bytes=data)

@@ -30,7 +30,7 @@ class JoinRequest(NamedTuple):
     """`new_member_id` is the id for a client that has none yet.
 
     `knows_handshake`: since v4 a dynamic member first gets an id and then joins with it (KIP-394).
-    `knows_skipping`: since v9 a leader can be told to leave the assignment as it is (KIP-814).
+    `knows_skipping`: since v9 the response can tell a leader to skip the assignment (KIP-814).
     """
 
     group_id: str

@@ -1,4 +1,4 @@
-"""What becomes of an EndTxn request."""
+"""The rules of an EndTxn request."""
 
 from __future__ import annotations
 

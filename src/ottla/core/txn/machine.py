@@ -150,7 +150,7 @@ class TransactionMachine:
                 )
 
     def expire(self, turn: Turn) -> None:
-        """Deletes transactional ids that have not been used for long."""
+        """Deletes transactional ids that were not used for `transactional.id.expiration.ms`."""
         for saved in list(self._saved.values()):
             unused_ms = turn.now_ms - saved.updated_at_ms
             if saved.state in AT_REST and unused_ms >= self.config.id_expiration_ms:
@@ -401,7 +401,7 @@ class TransactionMachine:
         """Aborts a transaction under an epoch that no producer has, which fences its producer.
 
         For another instance that becomes the producer, and for a transaction of version 1 that has timed out, whose
-        producer cannot be told a new epoch.
+        producer has no way to learn a new epoch.
 
         The epoch stays if it is the one above the last already: Kafka once gave that one to producers, and Ottla may
         have taken over its log (KAFKA-20090).

@@ -24,7 +24,7 @@ class TxnState(IntEnum):
 
 
 class Result(IntEnum):
-    """How a transaction ends."""
+    """The end of a transaction: commit or abort."""
 
     ABORT = 0
     COMMIT = 1

@@ -63,7 +63,7 @@ from ottla.storage.local.sync.disk_threads import StorageThreads
 
 @dataclass(frozen=True, slots=True)
 class LocalStoreOptions:
-    """How the engine works; `cluster_id` None takes what the folder says, or makes one."""
+    """The options of the engine; with `cluster_id` None it takes that of the folder, or makes one."""
 
     node_id: int = 1
     cluster_id: str | None = None

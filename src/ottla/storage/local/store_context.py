@@ -1,4 +1,4 @@
-"""What a local store gives to each of its logs."""
+"""The resources of a local store that its logs share."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class MemoryLog:
         self._budget.take(len(data) + BATCH_OVERHEAD_BYTES * len(extents))
         if not partition.epochs or partition.epochs[-1].epoch != self._epoch:
             start = EpochStart(self._epoch, extents[0].base_offset)
-            # An epoch of which nothing is left gives way.
+            # An epoch without records is replaced.
             lasting = [old for old in partition.epochs if old.start_offset < start.start_offset]
             partition.epochs = [*lasting, start]
         position = 0
@@ -262,7 +262,7 @@ class MemoryLog:
         partition = self._partition
         if start_offset > self.end_offset:
             raise ValueError(f"{partition.ref} ends at {self.end_offset}, below {start_offset}")
-        # A segment that was kept because it was the last one may go now.
+        # A segment that stayed because it was the last one may be deleted now.
         start_offset = max(start_offset, partition.start_offset)
         kept = bisect_right(partition.bases, start_offset) - 1
         self._budget.used_bytes -= sum(segment.cost_bytes for segment in partition.segments[:kept])
@@ -319,7 +319,7 @@ class MemoryLog:
         self.check_open()
         aborted = self._segment_of(span.last_offset).aborted
         if not aborted or span.last_offset > aborted[-1].last_offset:
-            # Beyond the limit if need be: the marker is there, and its span belongs to it.
+            # Even beyond the limit: the marker is in the log, and needs its span.
             self._budget.used_bytes += BATCH_OVERHEAD_BYTES
             aborted.append(span)
 

@@ -1,4 +1,4 @@
-"""What the memory engine holds: partitions, their segments, and how much of it there may be."""
+"""The data of the memory engine: partitions, their segments, and a limit on their size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from ottla.core.aborted import AbortedSpan
 from ottla.ports import EpochStart, Extent, PartitionRef, StorageFullError
 
-# What a batch costs beside its bytes (the object, its places in four lists), or an aborted span.
+# The memory of a batch beside its bytes (the object, its places in four lists), or of an aborted span.
 BATCH_OVERHEAD_BYTES: Final = 160
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 SNAPSHOTS_KEPT: Final = 3
@@ -18,7 +18,7 @@ MAX_COPIED_BYTES: Final = 4 << 20
 
 
 class Budget:
-    """How much all logs of a store hold, and may hold."""
+    """The bytes of all logs of a store, and their limit."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -79,7 +79,7 @@ class MemorySegment:
 
 @dataclass(slots=True)
 class MemoryPartition:
-    """What outlives a claim."""
+    """The state of a partition that outlives a claim."""
 
     ref: PartitionRef
     segments: list[MemorySegment]

@@ -146,7 +146,7 @@ class MemoryStore:
         return {}
 
     def condemn(self, ref: PartitionRef, error: DamagedError) -> None:
-        """Forgets it: the caller will find the damage again."""
+        """Does nothing: the caller will find the damage again."""
 
     def has_data(self, ref: PartitionRef) -> bool:
         partition = self._partitions.get((ref.topic, ref.partition))

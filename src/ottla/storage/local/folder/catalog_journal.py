@@ -15,7 +15,7 @@ from ottla.storage.local.folder import checkpoint_files
 
 logger = EventLog(__name__)
 
-# The journal is rewritten when it is this large and this many times larger than what is live in it.
+# The journal is rewritten when it has this size, and is this many times larger than its live entries.
 _REWRITE_BYTES: Final = 256 * 1024
 _REWRITE_FACTOR: Final = 4
 _CRC_DIGITS: Final = 8
@@ -46,7 +46,7 @@ class Journal:
     """Implements Catalog; keeps the engine's claim epoch beside it."""
 
     def __init__(self, path: str, sync_first: Callable[[], None] | None = None) -> None:
-        """`sync_first` makes durable what has to be before a change of the catalog is."""
+        """`sync_first` is called before each change, for what has to be durable before it."""
         self._path = path
         self._sync_first = sync_first
         self._entries: dict[str, JsonValue] = {}
@@ -155,7 +155,7 @@ class Journal:
                 os.ftruncate(self._fd, start)
                 os.fsync(self._fd)
             except OSError as second:
-                # Whether the line is there after a restart is not known, so nothing may follow it.
+                # The line may or may not be there after a restart, so no other may follow it.
                 self._failure = (
                     f"{self._path} could not be written ({error}, {second}); start again"
                 )

@@ -151,13 +151,13 @@ def decode_epochs(data: bytes) -> list[EpochStart]:
 
 
 class Checksum(NamedTuple):
-    """What a file began with when that was noted; it only ever grows behind that."""
+    """The size and the checksum of a file when they were saved; the file may have grown since."""
 
     size_bytes: int
     crc: int
 
     def fits(self, data: bytes) -> bool:
-        """Whether the content of a file begins so."""
+        """Whether the content of a file begins with these bytes."""
         return len(data) >= self.size_bytes and crc32c(data[: self.size_bytes]) == self.crc
 
 
@@ -191,7 +191,7 @@ def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
 
 
 def read_topic_id(folder: str) -> uuid.UUID | None:
-    """The topic id that a partition's folder names; None if it names none."""
+    """The topic id in the metadata of a partition's folder; None if there is none."""
     path = os.path.join(folder, layout.PARTITION_METADATA_FILE)
     data = read_small_file(path)
     if data is None:

@@ -64,7 +64,7 @@ def take_clean_mark(folder: str) -> bool:
     if not os.path.exists(mark):
         return False
     os.unlink(mark)
-    # Else a power loss could bring it back, and with it trust that is not deserved.
+    # Otherwise a power loss could bring the mark back, and the next start would skip the recovery.
     checkpoint_files.sync_path(folder)
     return True
 

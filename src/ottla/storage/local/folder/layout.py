@@ -1,4 +1,4 @@
-"""Names of files and folders, and where the engine looks into a batch; all as Kafka has them."""
+"""The names of files and folders, and the fields of a batch that the engine reads; all as in Kafka."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 TEMPORARY_SUFFIX: Final = ".tmp"
-CUT_MARK: Final = ".cut-"  # and a number: what a recovery has cut off a file
+CUT_MARK: Final = ".cut-"  # and a number: the bytes that a recovery has cut off
 DELETED_FOLDER_SUFFIX: Final = "-delete"
 STRAY_FOLDER_SUFFIX: Final = "-stray"
 KAFKA_CATALOG_TOPIC: Final = "__cluster_metadata"  # its folder is none of ours
@@ -38,7 +38,7 @@ CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 LOCK_FILE: Final = ".lock"
 JOURNAL_FILE: Final = "catalog.journal"
 
-# What index entries can say: offsets relative to the segment's base and positions are int32.
+# The range of index entries: offsets relative to the segment's base and positions are int32.
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 MAX_SEGMENT_BYTES: Final = 2**31 - 1
 
@@ -69,7 +69,7 @@ def offset_file_name(offset: int, suffix: str) -> str:
 
 
 def parse_offset_file_name(name: str) -> tuple[int, str] | None:
-    """The offset and the suffix that a file's name says, None for any other name."""
+    """The offset and the suffix in a file's name; None for any other name."""
     found = _OFFSET_NAME.fullmatch(name)
     if found is None:
         return None
@@ -83,7 +83,7 @@ def folder_name(topic: str, partition: int) -> str:
 
 
 def parse_folder_name(name: str) -> tuple[str, int] | None:
-    """The topic and the partition that a folder's name says, None for any other name."""
+    """The topic and the partition in a folder's name; None for any other name."""
     found = _FOLDER_NAME.fullmatch(name)
     if found is None:
         return None

@@ -11,10 +11,10 @@ Key = tuple[str, int]
 
 
 class OffsetsFile:
-    """The file has what was taken last, in whatever order the writes come; offsets that it has already cost no sync."""
+    """The offsets that were taken last win, in whatever order the writes run; unchanged offsets cost no sync."""
 
     def __init__(self, path: str, written: Mapping[Key, int] | None = None) -> None:
-        """`written` is what the file is known to hold."""
+        """`written` is the known content of the file."""
         self._path = path
         self._lock = threading.Lock()
         self._taken = 0

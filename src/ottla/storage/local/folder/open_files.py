@@ -1,4 +1,4 @@
-"""A bound on how many files are open at once."""
+"""A limit on the number of open files."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def default_open_segments() -> int:
 
 
 class OpenFiles:
-    """Releases what was not used for long: a clock, so that a use costs one assignment."""
+    """Releases the files that were not used for longest, by the clock algorithm: a use costs one assignment."""
 
     def __init__(self, limit: int) -> None:
         self._limit = max(limit, 1)
         self._open: OrderedDict[Releasable, None] = OrderedDict()
 
     def opened(self, item: Releasable) -> None:
-        """Takes note of a newly opened item, releasing others if there are too many."""
+        """Adds a newly opened item; releases others if there are too many."""
         while len(self._open) >= self._limit:
             candidate, _ = self._open.popitem(last=False)
             if candidate.used:
@@ -49,5 +49,5 @@ class OpenFiles:
         self._open[item] = None
 
     def forget(self, item: Releasable) -> None:
-        """Takes note of an item that was released by its owner."""
+        """Removes an item that its owner has released."""
         self._open.pop(item, None)

@@ -23,7 +23,7 @@ def remove_files(paths: Sequence[str]) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Deletes a folder with all that is in it."""
+    """Deletes a folder and its content."""
     try:
         shutil.rmtree(path)
     except OSError as error:

@@ -12,7 +12,7 @@ from ottla.storage.local.log.index import NO_TIMESTAMP, TIME_ENTRY, TIME_ENTRY_B
 def read_unclaimed_log(path: str, start_offset: int, end_offset: int) -> UnclaimedLog:
     """The size of a partition's segments, and the largest timestamp of the first one.
 
-    The offsets are what the store has noted; the names of segments may say more.
+    The offsets are those of the checkpoints; the names of segments may be ahead of them.
     """
     size_bytes = 0
     first: str | None = None
@@ -32,7 +32,7 @@ def read_unclaimed_log(path: str, start_offset: int, end_offset: int) -> Unclaim
 
 
 def _last_time_ms(path: str) -> int:
-    """The last timestamp of a time index, which is the segment's largest; NO_TIMESTAMP if it says none."""
+    """The last timestamp of a time index, which is the segment's largest; NO_TIMESTAMP if it is empty."""
     try:
         with open(path, "rb", buffering=0) as file:
             size_bytes = os.fstat(file.fileno()).st_size

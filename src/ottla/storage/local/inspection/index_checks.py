@@ -1,4 +1,4 @@
-"""Reading the indexes of a segment without trusting them: what they say, and whether the segment agrees."""
+"""Reading the indexes of a segment without trusting them, and comparing them with the segment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DELETING_SECONDS: Final = 0.1
 
 
 class OffsetEntry(NamedTuple):
-    """Where the batch that ends with an offset begins."""
+    """The position of the batch that ends with an offset."""
 
     offset: int
     position: int
@@ -47,9 +47,9 @@ class AbortedEntry(NamedTuple):
 
 
 def offset_entries(path: str) -> Iterator[OffsetEntry | Flaw]:
-    """What an .index file says, compared with the segment beside it."""
+    """The entries of an .index file, and the faults that a comparison with its segment finds."""
     base_offset = base_offset_of(path)
-    # Entries come after their batches: what is in the index by now is in the segment when that is opened.
+    # Batches are written before their entries: the segment, which is opened later, has the batches of all entries.
     with _Index(path, OFFSET_ENTRY) as index, _Beside(path) as batches:
         yield from batches.flaws
         last = OffsetEntry(-1, -1)
@@ -65,7 +65,7 @@ def offset_entries(path: str) -> Iterator[OffsetEntry | Flaw]:
 
 
 def time_entries(path: str) -> Iterator[TimeEntry | Flaw]:
-    """What a .timeindex file says, compared with the segment beside it."""
+    """The entries of a .timeindex file, and the faults that a comparison with its segment finds."""
     base_offset = base_offset_of(path)
     with _Index(path, TIME_ENTRY) as index, _Beside(path) as batches:
         yield from batches.flaws
@@ -82,7 +82,7 @@ def time_entries(path: str) -> Iterator[TimeEntry | Flaw]:
 
 
 def aborted_entries(path: str) -> Iterator[AbortedEntry | Flaw]:
-    """What a .txnindex file says, compared with the segment beside it."""
+    """The entries of a .txnindex file, and the faults that a comparison with its segment finds."""
     last_marker = base_offset_of(path) - 1
     with open(path, "rb") as file, _Beside(path) as batches:
         size_bytes = os.fstat(file.fileno()).st_size
@@ -123,7 +123,7 @@ class _Beside:
         try:
             self._segment = SegmentFile(self._path)
         except FileNotFoundError:
-            # A segment that is deleted goes before its indexes.
+            # A deletion removes the segment before its indexes.
             time.sleep(_DELETING_SECONDS)
             if not os.path.exists(self._index_path):
                 raise
@@ -225,7 +225,7 @@ class _Index:
         self._file.close()
 
     def entries(self) -> Iterator[tuple[int, tuple[int, int]]]:
-        """The whole entries with their positions."""
+        """The complete entries with their positions."""
         entry_bytes, at = self._form.size, 0
         self._file.seek(0)
         while at < self._filled_bytes:
@@ -238,7 +238,7 @@ class _Index:
                 at += entry_bytes
 
     def rest(self) -> Iterator[Flaw]:
-        """What is too little for an entry."""
+        """The bytes at the end that are too few for an entry."""
         entry_bytes = self._form.size
         left_bytes = self._size_bytes % entry_bytes
         if left_bytes:
@@ -246,7 +246,7 @@ class _Index:
             yield Flaw(self._size_bytes - left_bytes, text)
 
     def _find_filled(self) -> int:
-        """The size of whole entries up to where only zeros follow: Kafka makes the files before it fills them.
+        """The size of the entries without the zeros behind them: Kafka allocates the files before it fills them.
 
         A single entry of zeros can be real.
         """

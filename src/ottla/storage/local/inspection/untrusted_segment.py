@@ -27,7 +27,7 @@ from ottla.storage.local.folder import layout
 from ottla.storage.local.recovery.disk_trouble import whole_batch_position
 
 _WINDOW_BYTES: Final = 256 * 1024
-# What is being written just now is soon complete.
+# A batch that is being written now is complete after this time.
 _RECENT_SECONDS: Final = 1.0
 _WRITING_SECONDS: Final = 0.05
 _OFFSET: Final = re.compile(r"\d{20}(?=\.)", re.ASCII)
@@ -37,7 +37,7 @@ _OLD_MIN_BYTES: Final = 26
 
 
 class Flaw(NamedTuple):
-    """Something that is wrong with a file."""
+    """A fault in a file."""
 
     position: int
     text: str
@@ -82,7 +82,7 @@ class SegmentFile:
         os.close(self._fd)
 
     def batches(self, max_bytes: int | None = None) -> Iterator[FoundBatch | Flaw]:
-        """The batches, and what is wrong with them or between them."""
+        """The batches, and the faults in and between them."""
         position, end_offset = 0, self.base_offset
         while position < self.size_bytes and (max_bytes is None or position < max_bytes):
             found = self._batch_at(position)
@@ -195,7 +195,7 @@ class SegmentFile:
         return found == crc
 
     def _goes_on_behind(self, found: FoundBatch) -> bool:
-        """Whether a damaged batch has its length at least: another one follows, or nothing."""
+        """Whether the length of a damaged batch is right: another batch or the end of the file follows it."""
         position = found.position + found.size_bytes
         if position == self.size_bytes:
             return True
@@ -207,7 +207,7 @@ class SegmentFile:
         )
 
     def _reaches(self, end: int) -> bool:
-        """Whether the file is so long, or is about to be."""
+        """Whether the file reaches this position, or is about to."""
         if end <= self.size_bytes:
             return True
         if time.time() - os.fstat(self._fd).st_mtime > _RECENT_SECONDS:
@@ -218,7 +218,7 @@ class SegmentFile:
         return end <= self.size_bytes
 
     def _read(self, position: int, size_bytes: int) -> bytes:
-        """Bytes of the file, out of a window that moves with the walk; fewer at the end of the file."""
+        """Bytes of the file, from a window that moves with the reader; fewer at the end of the file."""
         start = position - self._window_at
         if start < 0 or start + size_bytes > len(self._window):
             if size_bytes > _WINDOW_BYTES:

@@ -39,15 +39,15 @@ class TimePoint(NamedTuple):
 
 
 class DamagedIndexError(Exception):
-    """An index file does not fit its segment; it has to be built anew."""
+    """An index file does not fit its segment; it has to be rebuilt."""
 
 
 class EmptyIndexError(DamagedIndexError):
-    """It has no entry, as with every small segment that was written to last: nothing is lost."""
+    """The index has no entry, which is normal for a small active segment."""
 
 
 def _slots_not_above(entries: Entries, field: int, value: int) -> int:
-    """How many offset entries have a field (0 offset, 1 position) that is not above a value."""
+    """The number of offset entries with a field (0 offset, 1 position) that is not above a value."""
     low, high = 0, len(entries) // OFFSET_ENTRY_BYTES
     while low < high:
         middle = (low + high) >> 1
@@ -117,7 +117,7 @@ class SegmentIndex:
         timestamp_ms: int,
         interval_bytes: int,
     ) -> None:
-        """Takes note of a batch: it gets an entry if enough bytes came since the last one."""
+        """Counts a batch; it gets an entry if there are enough bytes since the last entry."""
         if timestamp_ms > self.latest.timestamp_ms:
             self.latest = TimePoint(timestamp_ms, last_offset)
         if self.bytes_since_entry > interval_bytes:
@@ -140,7 +140,7 @@ class SegmentIndex:
             )
 
     def is_full(self, limit_bytes: int) -> bool:
-        """Whether there is no room left; the time index keeps one entry for the segment's end."""
+        """Whether there is no room left; the time index reserves one entry for the segment's end."""
         return (
             len(self.offset_entries) // OFFSET_ENTRY_BYTES >= limit_bytes // OFFSET_ENTRY_BYTES
             or len(self.time_entries) // TIME_ENTRY_BYTES >= limit_bytes // TIME_ENTRY_BYTES - 1
@@ -201,7 +201,7 @@ class SegmentIndex:
         self.has_files = False
 
     def check_bounds(self, size_bytes: int) -> None:
-        """DamagedIndexError unless the last entries can be right; cheap for files of any size."""
+        """DamagedIndexError unless the last entries fit the segment; cheap for files of any size."""
         last = self.last_offset_entry()
         if last is not None and not (self.base_offset <= last[0] and 0 < last[1] < size_bytes):
             raise DamagedIndexError(f"the offset index ends with {last}")
@@ -223,7 +223,7 @@ class SegmentIndex:
             last_relative, last_timestamp_ms = relative, timestamp_ms
 
     def write(self, stem: str) -> None:
-        """Writes what is not in the files yet; `stem` is their path without a suffix."""
+        """Writes the entries that are not in the files yet; `stem` is their path without a suffix."""
         if self.is_in_files:
             return
         self.offset_bytes_written = _write_rest(
@@ -241,7 +241,7 @@ def empty_index(base_offset: int) -> SegmentIndex:
 
 
 def _write_rest(path: str, entries: Entries, start: int) -> int:
-    """Brings an index file up to date; what it has beyond `start` is replaced."""
+    """Writes the entries of an index file from `start` on."""
     if start == len(entries) and start:
         return start
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -269,7 +269,7 @@ def read_index(stem: str, base_offset: int, size_bytes: int) -> SegmentIndex:
     """The indexes of a sealed segment from their files, DamagedIndexError if they are wrong."""
     index = read_timeless_index(stem, base_offset, size_bytes)
     if size_bytes and not len(index.time_entries):
-        # A segment that was closed in order ends with its largest timestamp, if it has any.
+        # The last entry of a sealed segment is its largest timestamp, if it has any.
         raise EmptyIndexError("the time index is empty")
     return index
 
@@ -289,7 +289,7 @@ def read_timeless_index(stem: str, base_offset: int, size_bytes: int) -> Segment
 
 
 def read_active_index(stem: str, base_offset: int, size_bytes: int) -> SegmentIndex:
-    """The indexes of a segment that is to be written on."""
+    """The indexes of a segment that will grow."""
     found = read_index(stem, base_offset, size_bytes)
     index = SegmentIndex(
         base_offset, bytearray(found.offset_entries), bytearray(found.time_entries)

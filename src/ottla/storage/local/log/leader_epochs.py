@@ -1,4 +1,4 @@
-"""Which leader epoch wrote which part of a log: the leader-epoch-checkpoint file."""
+"""The leader epochs of a log and their first offsets: the leader-epoch-checkpoint file."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> None:
         """Enters a new epoch before its first batch is written.
 
-        A crash between the two leaves an entry at the log's end, which the next start drops. An
-        epoch of which nothing is left gives way.
+        A crash between the two leaves an entry at the log's end, which the next start drops. An epoch without
+        records is replaced.
         """
         lasting = [entry for entry in self.entries if entry.start_offset < start_offset]
         self._write([*lasting, EpochStart(epoch, start_offset)])
 
     def assign_found(self, found: Sequence[EpochStart]) -> None:
-        """Enters epochs that batches bear and the file does not have, as after a power loss."""
+        """Enters epochs of batches that the file does not have, as after a power loss."""
         entries = list(self.entries)
         for entry in found:
             if not entries or entry.epoch > entries[-1].epoch:
@@ -42,7 +42,7 @@ class LeaderEpochs:
             self._write(entries)
 
     def cut_end(self, end_offset: int, log_start: int) -> None:
-        """Drops epochs that have written nothing below the log's end.
+        """Drops epochs without a batch below the log's end.
 
         A log that was trimmed up to its end keeps its last epoch, which stands at its start.
         """
@@ -55,7 +55,7 @@ class LeaderEpochs:
             self._write(entries)
 
     def cut_start(self, start_offset: int) -> None:
-        """Drops epochs whose batches are gone; the first one left begins at the log's start.
+        """Drops epochs whose batches were deleted; the first one left begins at the log's start.
 
         The file follows with the next epoch: until then every claim drops them again.
         """

@@ -63,7 +63,7 @@ class EndCause(enum.Enum):
 
 
 class ClaimEnd(NamedTuple):
-    """The end of a claim, and the error of everything that is tried afterwards."""
+    """The end of a claim, and the error of every later call."""
 
     cause: EndCause
     error: StorageError
@@ -415,16 +415,16 @@ class LocalLog:
                 self._start_offset = start_offset
             if dropped:
                 self._drop_segments(dropped)
-                # A power loss may bring them back; by the saved start they are dropped again.
+                # If a power loss brings them back, the saved start drops them again.
                 self.durability.also_sync(self._folder)
             self._started_at(start_offset)
 
     def _find_trim(self, start_offset: int) -> tuple[int, int]:
-        """Where the log is to start, and how many segments go."""
+        """The new start of the log, and the number of segments to delete."""
         self.check_open()
         if start_offset > self.end_offset:
             raise ValueError(f"{self._folder} ends at {self.end_offset}, below {start_offset}")
-        # A segment that was kept because it was the last one may go now.
+        # A segment that stayed because it was the last one may be deleted now.
         start_offset = max(start_offset, self._start_offset)
         return start_offset, bisect_right(self._bases, start_offset) - 1
 
@@ -441,7 +441,7 @@ class LocalLog:
         self._snapshots.prune(self._bases)
 
     def _drop_segments(self, count: int) -> None:
-        """Removes segments from the front, oldest first, so that a crash leaves no hole."""
+        """Deletes segments from the front, oldest first, so that a crash leaves no hole."""
         due_ms = monotonic_ms(self._shared.clock) + self._config.file_delete_delay_ms
         for _ in range(count):
             segment = self._segments[0]
@@ -504,7 +504,7 @@ class LocalLog:
             # Compaction removed the records of aborted transactions: readers need no spans of them.
             self._aborted.drop(segment.base_offset)
             segment.close()
-        # Else the next claim takes the index for lost, and looks for its entries once more.
+        # Otherwise the next claim would consider the index lost, and search for its entries again.
         with contextlib.suppress(OSError):
             self._note_checksums()
         self._sealed_bytes += size_bytes
@@ -528,7 +528,7 @@ class LocalLog:
 
     def _write_snapshot(self, snapshot: Snapshot) -> None:
         try:
-            # No replay looks behind a snapshot: what it would find there has to be on disk first.
+            # No replay reads the log below a snapshot: the spans that it would find there have to be on disk first.
             self._aborted.sync()
             self._note_checksums()
             self.durability.also_sync(self._snapshots.save(snapshot))
@@ -539,7 +539,7 @@ class LocalLog:
     def _draft_snapshot(
         self, snapshot: Snapshot, loop: asyncio.AbstractEventLoop
     ) -> asyncio.Future[None]:
-        """Has a thread write a snapshot, unless it is writing one."""
+        """Writes a snapshot on a thread, unless the thread is writing one."""
         saved: asyncio.Future[None] = loop.create_future()
         if self._snapshot_is_drafted:
             _fail(saved, StorageError(f"another snapshot of {self._folder} is being written"))
@@ -570,7 +570,7 @@ class LocalLog:
         self._snapshot_is_drafted = False
         self._aborted.end_sync()
         if self.end is not None:
-            # The next claim may have cut the log: then this is none of its snapshots.
+            # The next claim may have cut the log: this snapshot may not fit its log.
             self._snapshots.drop_draft(offset, self._epoch)
             raise self.end.refusal()
         try:
@@ -623,7 +623,7 @@ class LocalLog:
         return self.durability.flush()
 
     def sync_failed(self, error: OSError) -> StorageError:
-        """Ends the claim: after a failed sync it is not known what is on the disk."""
+        """Ends the claim: after a failed sync the content of the disk is unknown."""
         failure = StorageError(f"cannot sync {self._folder}: {error}")
         if self.end is None:
             logger.error(
@@ -639,16 +639,16 @@ class LocalLog:
         return failure
 
     def tick(self, now_ms: int) -> None:
-        """Starts a flush if the oldest append that waits for one is too old."""
+        """Starts a flush if the oldest unflushed append is too old."""
         since_ms = self._shared.timed_flushes.get(self)
         if since_ms is not None and now_ms - since_ms >= self._config.flush_ms:
-            # The next append sets the time anew.
+            # The next append sets a new time.
             del self._shared.timed_flushes[self]
             self._shared.background.sync_soon(self)
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Whether a checkpoint would find anything to sync or to write."""
+        """Whether a checkpoint has something to sync or to write."""
         assert self._active.index is not None
         return self.durability.is_dirty() or not self._active.index.is_in_files
 
@@ -670,7 +670,7 @@ class LocalLog:
         self._shared.ended(self)
 
     def fence(self) -> None:
-        """Ends the claim in favour of another; everything is in its files afterwards."""
+        """Ends the claim in favour of another one; everything is in the files afterwards."""
         if self.end is None:
             try:
                 self._active.complete_index()
@@ -679,7 +679,7 @@ class LocalLog:
         self.fence_deleted()
 
     def fence_deleted(self) -> None:
-        """Ends the claim of a log whose files are about to go: nothing is written to them."""
+        """Ends the claim of a log whose files are about to be deleted: nothing more is written to them."""
         if self.end is None:
             fenced = FencedError(f"{self._folder} was claimed anew, epoch {self._epoch} is over")
             self._end(EndCause.FENCED, fenced)
@@ -688,7 +688,7 @@ class LocalLog:
             self.end = self.end._replace(error=FencedError(f"{self._folder} was claimed anew"))
 
     def write_last(self) -> None:
-        """Writes what only the end of the claim leaves; in another thread, if the caller waits for it."""
+        """Writes the files of the end of a claim; in another thread, if the caller waits for it."""
         if self._last_snapshot is not None:
             try:
                 self._write_snapshot(self._last_snapshot)

@@ -1,4 +1,4 @@
-"""A segment that is written to take the place of others."""
+"""A new segment that will replace others."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from ottla.storage.local.recovery.scan import READ_AT_ONCE_BYTES
 
 logger = EventLog(__name__)
 
-# The active segment is mapped anew when this much of it is not; pread serves what is not mapped.
+# The active segment is mapped again when it has grown by this much; pread serves the bytes that are not mapped.
 REMAP_BYTES: Final = 1024 * 1024
 _WINDOW_BYTES: Final = 16 * 1024
 _NEVER: Final = 2**63 - 1
@@ -37,16 +37,16 @@ _PREFIX: Final = layout.BATCH_PREFIX_BYTES
 _HEADER: Final = layout.BATCH_HEADER_BYTES
 _MIN_LENGTH: Final = layout.MIN_BATCH_LENGTH
 
-# How an index is made anew from a segment's file.
+# Builds the indexes of a segment from its file.
 IndexBuilder = Callable[[str, int], SegmentIndex]
 
 
 class BrokenSegmentError(StorageError):
-    """A failed write could not be taken back: what the file holds is not known any more."""
+    """A failed write could not be undone: the content of the file is unknown."""
 
 
 class IndexLostError(StorageError):
-    """The index of a large segment has to be built anew, which the next claim does on a thread."""
+    """The index of a large segment has to be rebuilt, which the next claim does on a thread."""
 
 
 class Segment:
@@ -108,7 +108,7 @@ class Segment:
     # -- writing
 
     def append(self, data: Buffer, extents: Sequence[Extent], interval_bytes: int) -> None:
-        """Writes batches at the end; after an OSError nothing of them is there."""
+        """Writes batches at the end; after an OSError the file is as before."""
         fd = self._fd
         if fd < 0:
             fd = self._open()
@@ -120,7 +120,7 @@ class Segment:
             while written != size_bytes:
                 written += os.pwrite(fd, memoryview(data)[written:], position + written)
         except OSError as error:
-            self._take_back(fd, position, error)
+            self._undo_write(fd, position, error)
             raise
         index = self.index
         assert index is not None
@@ -140,8 +140,8 @@ class Segment:
         self.size_bytes += size_bytes
         self.end_offset = last_offset + 1
 
-    def _take_back(self, fd: int, size_bytes: int, cause: OSError) -> None:
-        """Removes what a failed write left behind."""
+    def _undo_write(self, fd: int, size_bytes: int, cause: OSError) -> None:
+        """Cuts off the bytes of a failed write."""
         try:
             os.ftruncate(fd, size_bytes)
         except OSError as error:
@@ -170,7 +170,7 @@ class Segment:
     # -- files
 
     def _open(self) -> int:
-        """The file, opened on demand: for writing too unless the segment is sealed."""
+        """The file, opened on demand: also for writing, unless the segment is sealed."""
         if self._fd < 0:
             mode = os.O_RDONLY if self.sealed else os.O_RDWR
             if self._map is None:
@@ -183,7 +183,7 @@ class Segment:
         return os.dup(self._fd) if self._fd >= 0 else -1
 
     def release(self) -> None:
-        """Lets go of files and mappings; bytes that were handed out keep their mapping alive."""
+        """Closes files and mappings; bytes that readers still use keep their mapping alive."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -194,7 +194,7 @@ class Segment:
             self.index = None
 
     def close(self) -> None:
-        """Releases everything for good."""
+        """Releases the files and mappings; the segment is not used again."""
         self._files.forget(self)
         self.release()
 
@@ -215,7 +215,7 @@ class Segment:
         self._mapped_bytes = self.size_bytes
 
     def _window(self, position: int, want_bytes: int) -> tuple[memoryview | bytes, int]:
-        """Bytes that begin at or before a position, and the position at which they begin."""
+        """Bytes from a position on, or from before it, and the position of the first byte."""
         if position < self._mapped_bytes:
             return self._view, 0
         want_bytes = min(want_bytes, self.size_bytes - position)
@@ -247,7 +247,7 @@ class Segment:
             return index
 
     def _has_time(self, position: int) -> bool:
-        """Whether the batch at a position has a timestamp, as all have but those of few clients."""
+        """Whether the batch at a position has a timestamp; only few clients send none."""
         buffer, origin = self._window(position, _HEADER)
         if len(buffer) - (position - origin) < _HEADER:
             return True
@@ -256,7 +256,7 @@ class Segment:
     def _rebuilt_index(self, reason: str) -> SegmentIndex:
         text = "building the indexes of %(path)s anew: %(reason)s"
         logger.warning("index_rebuilt", text, path=self.path, reason=reason)
-        if self.size_bytes > READ_AT_ONCE_BYTES and _others_wait():
+        if self.size_bytes > READ_AT_ONCE_BYTES and _loop_is_running():
             for suffix in (layout.INDEX_SUFFIX, layout.TIME_INDEX_SUFFIX):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self.stem + suffix)
@@ -307,7 +307,7 @@ class Segment:
         return buffer[start - origin : stop - origin]
 
     def _locate(self, position: int, offset: int) -> tuple[int, memoryview | bytes, int]:
-        """Where the batch begins that contains an offset, or the next one; -1 if there is none."""
+        """The position of the batch that contains an offset, or of the next one; -1 if there is none."""
         size_bytes = self.size_bytes
         first = position
         while position < size_bytes:
@@ -332,7 +332,7 @@ class Segment:
         return -1, b"", 0
 
     def _stop(self, index: SegmentIndex, start: int, max_bytes: int, end_offset: int) -> int:
-        """Where the last batch ends that fits; `start` if there is none below `end_offset`."""
+        """The end of the last batch that fits; `start` if there is none below `end_offset`."""
         size_bytes = self.size_bytes
         limit = start + max_bytes
         position = max(start, index.last_position(limit, end_offset))
@@ -376,7 +376,7 @@ class Segment:
         return self.max_time
 
     def age_time_ms(self) -> int:
-        """What the segment's age is counted from: its largest timestamp, or its file's last change."""
+        """The time from which the segment ages: its largest timestamp, or the last change of its file."""
         timestamp_ms = self.largest_time().timestamp_ms
         if timestamp_ms > NO_TIMESTAMP:
             return timestamp_ms
@@ -433,8 +433,8 @@ class Segment:
                 at += length + _PREFIX
 
 
-def _others_wait() -> bool:
-    """Whether an event loop has clients to serve meanwhile."""
+def _loop_is_running() -> bool:
+    """Whether this is an event loop's thread, which has other clients to serve."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""How segment files take the place of others, so that a crash at any point leaves the old ones or the new one.
+"""Replacing segment files, so that a crash at any point leaves the old segments or the new one.
 
 The new segment is written under names that end in `.cleaned`. Then, as in Kafka:
 
@@ -10,7 +10,7 @@ The new segment is written under names that end in `.cleaned`. Then, as in Kafka
 | 4. rename the old files to `.deleted` | perhaps some old ones | does the rest of 4, and 5: done |
 | 5. rename the indexes, then the log, to their last names | the new segment | does the rest: done |
 
-Only the log's `.swap` decides, and the indexes follow it: an index that is missing is built anew.
+Only the log's `.swap` decides, and the indexes follow it: a missing index is rebuilt.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def remove_cleaned(stem: str) -> None:
 
 
 def show(stem: str) -> None:
-    """Steps 2 and 3: from here on the new segment is there to stay."""
+    """Steps 2 and 3: after them a start completes the swap."""
     for suffix in (*_INDEXES, layout.LOG_SUFFIX):
         path = stem + suffix
         os.rename(path + layout.CLEANED_SUFFIX, path + layout.SWAP_SUFFIX)
@@ -73,7 +73,7 @@ def replace(stem: str, old_stems: Sequence[str]) -> list[str]:
 
 
 def finish(folder: str) -> None:
-    """Does what a crash kept from being done, or undoes it; at the end there is no file of ours left."""
+    """Completes or undoes a swap that a crash interrupted; no `.cleaned` or `.swap` file is left."""
     names = os.listdir(folder)
     cleaned = dict(_names_ending(names, layout.CLEANED_SUFFIX))
     swaps = dict(_names_ending(names, layout.SWAP_SUFFIX))
@@ -110,12 +110,12 @@ def finish(folder: str) -> None:
 
 
 def _complete(folder: str, stem: str, base_offset: int, end_offset: int) -> None:
-    """Steps 4 and 5, whatever of them was done before."""
+    """Steps 4 and 5, as far as they were not done before."""
     for name in os.listdir(folder):
         parsed = layout.parse_offset_file_name(name)
         if parsed is None or parsed[1] not in layout.SEGMENT_SUFFIXES:
             continue
-        # What has this base gives way to the new files; an index without a `.swap` is a new one already.
+        # Files with this base are replaced by the new ones; an index without a `.swap` is a new one already.
         if base_offset < parsed[0] < end_offset:
             os.unlink(os.path.join(folder, name))
     with contextlib.suppress(FileNotFoundError):

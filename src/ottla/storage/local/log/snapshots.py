@@ -18,11 +18,11 @@ _NEWEST_KEPT: Final = 3
 
 
 class UnsyncedError(OSError):
-    """What a snapshot relies on may not be on disk."""
+    """Files on which a snapshot relies may not be on disk."""
 
 
 class SnapshotFiles:
-    """The newest few are kept, and those that stand at the beginning of a segment."""
+    """The newest few snapshots stay, and those at the start of a segment."""
 
     __slots__ = ("_folder", "_offsets")
 
@@ -40,7 +40,7 @@ class SnapshotFiles:
         return self._added(snapshot.offset)
 
     def draft_path(self, offset: int, epoch: int) -> str:
-        """Where a snapshot is written before it counts; what a crash leaves there is removed."""
+        """The path of an unfinished snapshot; a start removes what a crash leaves there."""
         return f"{self._path(offset)}.{epoch}{layout.TEMPORARY_SUFFIX}"
 
     def drop_draft(self, offset: int, epoch: int) -> None:
@@ -48,7 +48,7 @@ class SnapshotFiles:
             os.unlink(self.draft_path(offset, epoch))
 
     def take_draft(self, offset: int, epoch: int) -> str:
-        """Gives a snapshot that was written as a draft its name; returns its path."""
+        """Gives a draft its final name; returns its path."""
         os.replace(self.draft_path(offset, epoch), self._path(offset))
         return self._added(offset)
 
@@ -58,7 +58,7 @@ class SnapshotFiles:
         return self._path(offset)
 
     def prune(self, bases: Iterable[int]) -> None:
-        """Removes what is not kept."""
+        """Removes the snapshots that need not stay."""
         kept = {*bases, *self._offsets[-_NEWEST_KEPT:]}
         for offset in [offset for offset in self._offsets if offset not in kept]:
             with contextlib.suppress(FileNotFoundError):
@@ -66,7 +66,7 @@ class SnapshotFiles:
             self._offsets.remove(offset)
 
     def read(self, end_offset: int) -> Iterator[Snapshot]:
-        """The snapshots at or below an offset, newest first; one at a time, because the first is mostly enough."""
+        """The snapshots at or below an offset, newest first; an iterator, because the first is usually enough."""
         for offset in list(reversed(self._offsets)):
             if offset > end_offset:
                 continue

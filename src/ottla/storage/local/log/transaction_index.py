@@ -24,7 +24,7 @@ _FILES_LOADED: Final = 16
 
 
 def sound_bytes(data: bytes, base_offset: int, end_offset: int) -> int:
-    """How much of a file's content can be right for a segment of these offsets."""
+    """The number of leading bytes that are valid entries for a segment of these offsets."""
     last_marker = base_offset - 1
     position = 0
     while position + ENTRY_BYTES <= len(data):
@@ -39,7 +39,7 @@ def sound_bytes(data: bytes, base_offset: int, end_offset: int) -> int:
 
 
 def read_entry(data: bytes, position: int) -> tuple[int, AbortedSpan]:
-    """The version of the entry at a position, and what it says."""
+    """The version and the span of the entry at a position."""
     version, *span = _ENTRY.unpack_from(data, position)
     return version, AbortedSpan(*span)
 
@@ -60,7 +60,7 @@ class AbortedSpans:
     def __init__(
         self, folder: str, bases: Sequence[int], noted_checksums: Mapping[int, Checksum]
     ) -> None:
-        """`noted_checksums` is what the checkpoint holds."""
+        """`noted_checksums` are those in the checkpoint."""
         self.checksums: dict[int, Checksum] = {}  # of all files
         self._noted_checksums = noted_checksums
         self._folder = folder
@@ -79,7 +79,7 @@ class AbortedSpans:
         )
 
     def note(self, span: AbortedSpan, base_offset: int) -> list[str]:
-        """Adds a span to the file of a segment unless it is there; returns what has to be synced."""
+        """Adds a span to the file of a segment unless it is there; returns the paths to sync."""
         entries = self._load(base_offset)
         if entries and span.last_offset <= _last_offset(entries, len(entries) - ENTRY_BYTES):
             return []
@@ -87,7 +87,7 @@ class AbortedSpans:
         path = self.path(base_offset)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # What a failed write left behind is written over.
+            # Bytes of a failed write are overwritten.
             os.ftruncate(fd, len(entries))
             os.lseek(fd, len(entries), os.SEEK_SET)
             checkpoint_files.write_all(fd, entry)
@@ -126,7 +126,7 @@ class AbortedSpans:
         return entries
 
     def sync(self) -> None:
-        """Makes every span durable: a snapshot behind which no replay looks is about to be written."""
+        """Makes every span durable before a snapshot is written: no replay reads the log below that."""
         for path in {**self._being_synced, **self._unsynced}:
             checkpoint_files.sync_path(path)
         self._unsynced.clear()
@@ -140,7 +140,7 @@ class AbortedSpans:
         self._being_synced = {}
 
     def note_checksums(self) -> list[str]:
-        """Writes the checkpoint if it is out of date; returns what has to be synced."""
+        """Writes the checkpoint if it is out of date; returns the paths to sync."""
         if self.checksums == self._noted_checksums:
             return []
         path = os.path.join(self._folder, layout.TXN_CHECKSUMS_FILE)
@@ -164,7 +164,7 @@ def _last_offset(entries: bytearray, position: int) -> int:
 
 
 def _position_of(entries: bytearray, offset: int) -> int:
-    """Where the first entry lies whose last offset is not below an offset."""
+    """The position of the first entry whose last offset is not below an offset."""
     low, high = 0, len(entries) // ENTRY_BYTES
     while low < high:
         middle = (low + high) // 2

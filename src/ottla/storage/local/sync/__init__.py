@@ -1,1 +1,1 @@
-"""How appended bytes get to the disk: group commit, background syncs, and the threads that wait for the disk."""
+"""Syncing appended bytes to the disk: group commit, background syncs, and the threads that wait for the disk."""

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class BackgroundSyncs:
-    """Syncs one log at a time, on threads of its own.
+    """Syncs one log at a time, on separate threads.
 
-    A sync for which a client waits is so delayed by at most one other, however many logs are dirty, and a turn of the
+    However many logs are dirty, this delays a sync for which a client waits by at most one other, and a turn of the
     event loop prepares at most one.
     """
 
@@ -55,13 +55,13 @@ class BackgroundSyncs:
         end()
 
     def stop(self) -> None:
-        """Begins no more of them: the store closes, which syncs everything."""
+        """Begins no more syncs: the store closes, which syncs everything."""
         self._urgent.clear()
         self._checkpointed.clear()
         self._end_checkpoint = None
 
     def _enter_loop(self) -> bool:
-        """Whether there is an event loop to work in; what an earlier one has begun is over."""
+        """Whether an event loop is running; the work of an earlier loop is forgotten."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -111,7 +111,7 @@ class BackgroundSyncs:
 
 
 def _guarded(log: LocalLog, work: Callable[[], object]) -> None:
-    """Calls something of a log; a failure is logged, and does not keep others from their turn."""
+    """Calls a function of a log; logs its failure, so that the other logs are synced, too."""
     try:
         work()
     except (StorageError, OSError) as error:

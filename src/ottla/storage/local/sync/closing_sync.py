@@ -11,12 +11,12 @@ from ottla.storage.local import log_messages
 from ottla.storage.local.log.partition_log import LocalLog
 from ottla.storage.local.sync.group_commit import SyncJob, run_sync
 
-# How often a stop says what it waits for.
-_TELL_SECONDS: Final = 1.0
+# A stop logs this often that it waits for the disk.
+_LOG_SECONDS: Final = 1.0
 
 
 class ClosedLog(NamedTuple):
-    """What of a log is on disk now; `is_new` says that the data folder does not list it durably yet."""
+    """A log that was synced; `is_new` if the data folder does not list it durably yet."""
 
     job: SyncJob
     seconds: float
@@ -24,15 +24,15 @@ class ClosedLog(NamedTuple):
 
 
 def write_side_by_side(logs: Sequence[LocalLog], folder: str, executor: ThreadPoolExecutor) -> bool:
-    """Writes and syncs logs in several threads; closing them one by one then has nothing left to wait for.
+    """Writes and syncs logs in several threads, so that closing them one by one does not wait for the disk.
 
-    Says whether the data folder has to be synced: every new partition wants that, and once is enough.
+    Returns whether the data folder has to be synced: once for all new partitions.
     """
     open_logs = [log for log in logs if log.is_open]
     if not open_logs:
         return False
     log_messages.log_closing(len(open_logs))
-    # All are written before the first is synced: a file system brings the new names of all of them to disk together.
+    # All are written before the first is synced: a file system writes the new names of all of them together.
     _wait([executor.submit(log.write_last) for log in open_logs])
     tasks = {executor.submit(_sync, log, folder): log for log in open_logs}
     _wait(tasks)
@@ -48,11 +48,11 @@ def write_side_by_side(logs: Sequence[LocalLog], folder: str, executor: ThreadPo
 
 
 def _wait(tasks: Collection[Future[Any]]) -> None:
-    """Waits for the storage threads, and says so if it takes long."""
+    """Waits for the storage threads, and logs it if that takes long."""
     began = time.monotonic()
     left = set(tasks)
     while left:
-        _, left = wait(left, _TELL_SECONDS)
+        _, left = wait(left, _LOG_SECONDS)
         if left:
             log_messages.log_disk_is_slow(len(left), len(tasks), time.monotonic() - began)
 

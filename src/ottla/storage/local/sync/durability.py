@@ -1,4 +1,4 @@
-"""What of a log is on disk for sure, and how the rest gets there."""
+"""The durable part of a log, and the syncs of the rest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.storage.local.sync.group_commit import SyncJob, SyncQueue
 
 
 class Durability:
-    """Keeps account of what a log has to sync."""
+    """The segments and files of a log that are not synced yet."""
 
     __slots__ = (
         "_active",
@@ -48,7 +48,7 @@ class Durability:
         self.synced_offset = 0  # everything below is durable
 
     def begin(self, segments: Sequence[Segment], synced_offset: int) -> None:
-        """Takes over segments of which only what lies below an offset is known to be durable."""
+        """Takes over segments that are known to be durable only below an offset."""
         self.synced_offset = min(synced_offset, segments[-1].end_offset)
         for segment in segments:
             if segment.end_offset > self.synced_offset:
@@ -57,24 +57,24 @@ class Durability:
         self._active = segments[-1]
 
     def inherit(self, earlier: Durability) -> None:
-        """Takes over what an earlier claim had not synced beside its segments."""
+        """Takes over the unsynced files of an earlier claim, other than its segments."""
         for path in earlier._paths:
             self.also_sync(path)
         self._epochs.dirty |= earlier._epochs.dirty
 
     def rolled(self, new: Segment) -> None:
-        """Takes note of a new active segment."""
+        """A new segment is active; the one before has to be synced."""
         if self._active.synced_bytes < self._active.size_bytes:
             self._unsynced.append(self._active)
         self._active = new
 
     def dropped(self, segment: Segment) -> None:
-        """Takes note of a segment that is deleted."""
+        """A segment was deleted: it need not be synced."""
         if segment in self._unsynced:
             self._unsynced.remove(segment)
 
     def also_sync(self, path: str) -> None:
-        """Lets the next sync include another file or a folder."""
+        """Includes another file or a folder in the next sync."""
         if path not in self._paths:
             self._paths.append(path)
 
@@ -88,7 +88,7 @@ class Durability:
         )
 
     def is_synced_up_to(self, end_offset: int) -> bool:
-        """Whether everything below an offset is durable; a sync that runs may fail yet."""
+        """Whether everything below an offset is durable; False while a sync runs, which may still fail."""
         return (
             self.synced_offset >= end_offset and not self._epochs.dirty and not self._queue.is_busy
         )
@@ -107,7 +107,7 @@ class Durability:
     def flush_unawaited(
         self, loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor
     ) -> asyncio.Future[None] | None:
-        """Begins a sync for which no client waits; None if there is nothing to do for it."""
+        """Begins a sync for which no client waits; None if there is nothing to sync."""
         return self._queue.begin_unawaited(loop, executor) if self.is_dirty() else None
 
     def flush_now(self) -> None:
@@ -116,11 +116,11 @@ class Durability:
             self._queue.sync_now()
 
     def abandon(self, error: StorageError) -> None:
-        """Fails the futures of a sync that has not begun: it will not come."""
+        """Fails the futures of a sync that has not begun, and will not begin."""
         self._queue.abandon(error)
 
     def take_sync_job(self) -> SyncJob:
-        """What a sync that begins now has to do; it covers everything appended so far."""
+        """The job of a sync that begins now; it covers everything appended so far."""
         fds: list[int] = []
         paths: list[str] = []
         segments: list[tuple[Segment, int]] = []
@@ -147,7 +147,7 @@ class Durability:
         return SyncJob(self._active.end_offset, segments, fds, paths)
 
     def sync_succeeded(self, job: SyncJob, seconds: float) -> None:
-        """Takes note of what is durable now, and how long that took."""
+        """Records a successful sync, and its duration."""
         self._syncs.observe(seconds)
         for segment, size_bytes in job.segments:
             segment.synced_bytes = max(segment.synced_bytes, size_bytes)
@@ -157,8 +157,8 @@ class Durability:
         self.synced_offset = max(self.synced_offset, job.end_offset)
 
     def sync_failed(self, error: OSError) -> StorageError:
-        """Ends the claim: after a failed sync it is not known what is on the disk."""
-        # The next claim has to sync all of it.
+        """Ends the claim: after a failed sync the content of the disk is unknown."""
+        # The next claim has to sync everything.
         self._epochs.dirty = True
         self.also_sync(os.path.join(self._folder, layout.PARTITION_METADATA_FILE))
         self.also_sync(self._folder)

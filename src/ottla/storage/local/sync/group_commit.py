@@ -18,7 +18,7 @@ _sync_data: Final = getattr(os, "fdatasync", os.fsync)
 
 
 class SyncJob(NamedTuple):
-    """What has to be synced so that everything below an offset is durable."""
+    """The files to sync, so that everything below an offset is durable."""
 
     end_offset: int
     segments: Sequence[tuple[Segment, int]]  # with the size that will be durable
@@ -27,7 +27,7 @@ class SyncJob(NamedTuple):
 
 
 class Syncable(Protocol):
-    """What a queue syncs."""
+    """A log, as its queue of syncs uses it."""
 
     def take_sync_job(self) -> SyncJob: ...
 
@@ -39,14 +39,14 @@ class Syncable(Protocol):
 
 
 class SharedFuture(asyncio.Future[None]):
-    """Many wait for one sync, so that one of them giving up must not cancel it for the others."""
+    """The future of a sync that several requests await: one that is cancelled must not cancel it for the others."""
 
     def cancel(self, msg: object = None) -> bool:
         return False
 
 
 def run_sync(job: SyncJob) -> float:
-    """Syncs, and says how many seconds it took; the descriptors of the job are closed, come what may."""
+    """Syncs, and returns the seconds that it took; always closes the descriptors of the job."""
     began = time.perf_counter()
     try:
         for fd in job.fds:
@@ -96,7 +96,7 @@ class SyncQueue:
     def begin_unawaited(
         self, loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor
     ) -> asyncio.Future[None] | None:
-        """Begins a sync for which no client waits, on threads of its own; None if one comes anyway."""
+        """Begins a sync for which no client waits, on separate threads; None if one is about to run anyway."""
         self._enter_loop(loop)
         if self.is_busy:
             self.request(loop)
@@ -106,7 +106,7 @@ class SyncQueue:
         return waiter
 
     def _enter_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Ends what an earlier event loop, which is over, has begun."""
+        """Forgets the syncs of an earlier event loop, which is closed."""
         if self._loop is loop:
             return
         if self._running is not None:
@@ -154,7 +154,7 @@ class SyncQueue:
         self._start()
 
     def sync_now(self) -> None:
-        """Syncs in this thread, which settles what waits for a sync; StorageError if it fails."""
+        """Syncs in this thread, and settles the future of the next sync; StorageError if it fails."""
         try:
             if self._running is not None:
                 self._running.result()
@@ -170,7 +170,7 @@ class SyncQueue:
             waiter.set_result(None)
 
     def abandon(self, error: StorageError) -> None:
-        """Fails the future of the next sync: it will not come."""
+        """Fails the future of the next sync, which will not run."""
         waiter, self._next = self._next, None
         if waiter is not None:
             _fail(waiter, error)
