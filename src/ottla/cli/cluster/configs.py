@@ -177,7 +177,7 @@ def alter(arguments: Arguments) -> int:
 def change(
     admin: Admin, resources: Sequence[ConfigResource], changes: list[AlterConfig], *, is_dry: bool
 ) -> tuple[list[ConfigResource], list[OttlaError]]:
-    """Change configs, or only validate the change: what was changed, and the errors of the rest."""
+    """Change configs, or only validate the change; returns the changed resources, and the errors of the others."""
     unset: dict[ConfigResource, OttlaError] = {}
     deleted = [each.name for each in changes if each.operation is AlterConfigOperation.DELETE]
     if deleted:

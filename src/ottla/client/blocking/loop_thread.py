@@ -201,7 +201,7 @@ class _Call(Generic[T]):
 
 
 class _Running:
-    """A loop and its thread; without a reference to the client, so that one that was forgotten can be collected."""
+    """A loop and its thread; without a reference to the client, so that an unused client can be collected."""
 
     def __init__(self, name: str) -> None:
         self.name = name
