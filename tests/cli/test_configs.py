@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Ottla, Result, soon
 
 from ottla.admin import AlterConfig
-from ottla.cli.cluster.configs import bracketed, changes_text
+from ottla.cli.cluster.configs import changes_text, parse_bracketed
 from ottla.cli.errors import UsageError
 
 
@@ -160,10 +160,10 @@ def test_what_makes_no_sense_is_exit_code_2(inside: Ottla, arguments: list[str])
     ],
 )
 def test_values_with_commas_stand_in_brackets(text: str, expected: dict[str, str]) -> None:
-    assert bracketed(text) == expected
+    assert parse_bracketed(text) == expected
 
 
 @pytest.mark.parametrize("text", ["a", "a=b=c", "=b", "a=b,,c=d"])
 def test_what_is_not_name_and_value_is_told(text: str) -> None:
     with pytest.raises(UsageError):
-        bracketed(text)
+        parse_bracketed(text)

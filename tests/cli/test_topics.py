@@ -40,7 +40,7 @@ def test_a_topic_that_cannot_be_described_is_told_and_exit_code_1(
     name = ottla_topic_name()
     inside("topics", "create", name)
     # As if a topic were deleted between the two questions.
-    monkeypatch.setattr(topics, "named", lambda admin, arguments: ([name, "gone"], []))
+    monkeypatch.setattr(topics, "selected_topics", lambda admin, arguments: ([name, "gone"], []))
     done = inside("topics", "list")
     assert (done.code, [row["NAME"] for row in done.table]) == (1, [name])
     assert "gone" in done.err

@@ -8,7 +8,7 @@ import pytest
 
 import ottla
 from ottla.cli.main import main
-from ottla.client.existing_topics import existing
+from ottla.client.existing_topics import describe_existing_topics
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError, RetriableError
 
 UNKNOWN = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -27,9 +27,13 @@ class Refusing:
 def test_those_that_are_gone_are_left_out(ottla_broker: ottla.Broker, ottla_topic: str) -> None:
     with ottla.Admin(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
         admin.create_topics([ottla.admin.NewTopic(ottla_topic, 3)])
-        found = existing(admin, [ottla_topic, f"{ottla_topic}-gone"])
+        found = describe_existing_topics(admin, [ottla_topic, f"{ottla_topic}-gone"])
         assert [len(each.partitions) for each in found.values()] == [3]
-        assert existing(admin, [f"{ottla_topic}-gone"]) == existing(admin, []) == {}
+        assert (
+            describe_existing_topics(admin, [f"{ottla_topic}-gone"])
+            == describe_existing_topics(admin, [])
+            == {}
+        )
 
 
 def test_another_reason_is_an_error_and_the_lasting_one_is_told() -> None:
@@ -37,7 +41,7 @@ def test_another_reason_is_an_error_and_the_lasting_one_is_told() -> None:
     stays = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     for errors, told in (((UNKNOWN, passes, stays), stays), ((UNKNOWN, passes), passes)):
         with pytest.raises(KafkaError) as caught:
-            existing(Refusing(*errors), ["a", "b", "c"])  # type: ignore[arg-type]
+            describe_existing_topics(Refusing(*errors), ["a", "b", "c"])  # type: ignore[arg-type]
         assert caught.value is told
 
 

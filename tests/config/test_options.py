@@ -16,7 +16,7 @@ from ottla.config.options import (
     Importance,
     OptionType,
     Value,
-    dotted,
+    dotted_names,
     find_option,
     option,
     options_of,
@@ -177,9 +177,9 @@ def test_the_texts_of_a_config_make_it_again() -> None:
 
 
 def test_keywords_become_kafkas_names() -> None:
-    assert dotted({"heat_degrees": 60, "bake.ms": 1}) == {"heat.degrees": 60, "bake.ms": 1}
+    assert dotted_names({"heat_degrees": 60, "bake.ms": 1}) == {"heat.degrees": 60, "bake.ms": 1}
     with pytest.raises(ConfigError, match="given twice"):
-        dotted({"bake_ms": 1, "bake.ms": 2})
+        dotted_names({"bake_ms": 1, "bake.ms": 2})
 
 
 @pytest.mark.parametrize("known", ALL_OPTIONS, ids=lambda known: known.name)

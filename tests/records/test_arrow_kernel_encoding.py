@@ -359,7 +359,7 @@ def test_the_compiled_encoder_is_not_entered_twice() -> None:
     def enter(section: Section) -> None:
         made.append(Rows(1), 0, enter)
 
-    with pytest.raises(RuntimeError, match="somebody else"):
+    with pytest.raises(RuntimeError, match="appends to the encoder"):
         made.append(columns([Row(None, b"12345"), Row(None, b"67890")]), 0, enter)
 
 

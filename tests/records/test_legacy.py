@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ottla.records.batch import TimestampType, build_batch, read_batch, split_batches
 from ottla.records.compression import Codec
 from ottla.records.errors import CorruptRecordsError
-from ottla.records.legacy import upgraded
+from ottla.records.legacy import upgrade_legacy
 from ottla.records.record import Record
 
 VECTORS = Path(__file__).with_name("legacy_messages.txt")
@@ -58,7 +58,7 @@ def numbered(count: int) -> list[Record]:
 
 @pytest.mark.parametrize("vector", vectors(), ids=lambda one: f"{one.magic}-{one.time}-{one.codec}")
 def test_what_kafka_sends_is_read(vector: Vector) -> None:
-    data = upgraded(vector.data)
+    data = upgrade_legacy(vector.data)
     found = records_of(data)
     contents = [(record.offset, record.key, record.value) for record in found]
     assert contents == [(0, b"k", b"one"), (1, None, None), (2, None, b"three" * 8)]
@@ -75,24 +75,24 @@ def test_what_kafka_sends_is_read(vector: Vector) -> None:
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 def test_what_aiokafka_builds_is_read(codec: Codec) -> None:
     records = numbered(20)
-    assert records_of(upgraded(built(1, codec, records))) == records
+    assert records_of(upgrade_legacy(built(1, codec, records))) == records
     if codec is not Codec.LZ4:  # which aiokafka does not write with magic 0
         timeless = [record._replace(timestamp=-1) for record in records]
-        assert records_of(upgraded(built(0, codec, records))) == timeless
+        assert records_of(upgrade_legacy(built(0, codec, records))) == timeless
 
 
 def test_formats_may_be_mixed_and_the_end_cut_off() -> None:
     old, new = built(1, Codec.GZIP, numbered(3)), [Record(3, 7, None, b"new")]
     whole = old + build_batch(new, base_offset=3)
-    assert records_of(upgraded(whole)) == [*numbered(3), *new]
-    assert records_of(upgraded(whole[:-1])) == numbered(3)
-    assert upgraded(old[:-1]) == b""
+    assert records_of(upgrade_legacy(whole)) == [*numbered(3), *new]
+    assert records_of(upgrade_legacy(whole[:-1])) == numbered(3)
+    assert upgrade_legacy(old[:-1]) == b""
 
 
 def test_the_outer_offset_of_magic_1_is_that_of_the_last_record() -> None:
     data = bytearray(built(1, Codec.GZIP, numbered(3)))
     data[:8] = (102).to_bytes(8, "big")
-    assert [record.offset for record in records_of(upgraded(bytes(data)))] == [100, 101, 102]
+    assert [record.offset for record in records_of(upgrade_legacy(bytes(data)))] == [100, 101, 102]
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
@@ -100,8 +100,8 @@ def test_damage_is_told_when_it_is_first_in_line(codec: Codec) -> None:
     good, bad = built(1, codec, numbered(1)), bytearray(built(1, codec, numbered(1)))
     bad[-3] ^= 0x10
     with pytest.raises(CorruptRecordsError, match="checksum"):
-        upgraded(bytes(bad))
-    assert len(records_of(upgraded(good + bytes(bad)))) == 1
+        upgrade_legacy(bytes(bad))
+    assert len(records_of(upgrade_legacy(good + bytes(bad)))) == 1
 
 
 @given(
@@ -114,10 +114,10 @@ def test_garbage_is_corrupt_or_read_and_never_something_else(
 ) -> None:
     mutated = bytearray(data[:at] + garbage + data[at + len(garbage) :])
     with suppress(CorruptRecordsError):
-        split_batches(upgraded(bytes(mutated)))
+        split_batches(upgrade_legacy(bytes(mutated)))
     # Damage behind a right checksum goes further.
     end = 12 + int.from_bytes(data[8:12], "big")
     mutated[8:12] = data[8:12]
     mutated[12:16] = crc32(mutated[16:end]).to_bytes(4, "big")
     with suppress(CorruptRecordsError):
-        split_batches(upgraded(bytes(mutated)))
+        split_batches(upgrade_legacy(bytes(mutated)))

@@ -14,7 +14,7 @@ from ottla.records.arrow import EncodedBatch
 from ottla.spark.driver_folder import FOLDERS, driver_folder
 from ottla.spark.sink import task_messages as handing_over
 from ottla.spark.sink.commit_session import EncodedRecords
-from ottla.spark.sink.task_messages import HandoverError, Parcel, packed, remove_leftovers
+from ottla.spark.sink.task_messages import HandoverError, Parcel, pack_batches, remove_leftovers
 
 NAME = ("query", 3, 7)
 
@@ -46,14 +46,14 @@ def carried(parcel: Parcel) -> Parcel:
 def test_what_is_packed_is_what_is_opened(
     tmp_path: Path, sizes: tuple[int, ...], is_shared: bool
 ) -> None:
-    parcel = carried(packed(batches(*sizes), str(tmp_path) if is_shared else None, NAME))
+    parcel = carried(pack_batches(batches(*sizes), str(tmp_path) if is_shared else None, NAME))
     assert (parcel.path is not None) is (is_shared and sum(sizes) > 20)
     assert list(parcel.open()) == wanted(*sizes)
     assert files(tmp_path) == []
 
 
 def test_a_file_is_for_its_owner_only(tmp_path: Path) -> None:
-    parcel = packed(batches(30), str(tmp_path), NAME)
+    parcel = pack_batches(batches(30), str(tmp_path), NAME)
     assert parcel.path is not None
     assert stat.S_IMODE(os.stat(parcel.path).st_mode) == 0o600
 
@@ -64,13 +64,13 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
         raise RuntimeError("in the middle")
 
     with pytest.raises(RuntimeError, match="in the middle"):
-        packed(failing(), str(tmp_path), NAME)
+        pack_batches(failing(), str(tmp_path), NAME)
     assert files(tmp_path) == []
 
 
 @pytest.mark.parametrize("left", [None, 0, 29, 31])
 def test_a_file_that_is_not_as_it_was_left_is_an_error(tmp_path: Path, left: int | None) -> None:
-    parcel = packed(batches(30), str(tmp_path), NAME)
+    parcel = pack_batches(batches(30), str(tmp_path), NAME)
     assert parcel.path is not None
     if left is None:
         os.unlink(parcel.path)
@@ -81,7 +81,7 @@ def test_a_file_that_is_not_as_it_was_left_is_an_error(tmp_path: Path, left: int
 
 
 def test_what_nobody_wants_is_discarded(tmp_path: Path) -> None:
-    parcel = packed(batches(30), str(tmp_path), NAME)
+    parcel = pack_batches(batches(30), str(tmp_path), NAME)
     parcel.discard()
     parcel.discard()
     Parcel().discard()
@@ -90,7 +90,7 @@ def test_what_nobody_wants_is_discarded(tmp_path: Path) -> None:
 
 def test_files_of_earlier_tasks_of_a_query_are_swept_up(tmp_path: Path) -> None:
     for name in (("query", 2, 5), ("query", 3, 7), ("query", 4, 9), ("other-query", 2, 6)):
-        packed(batches(30), str(tmp_path), name)
+        pack_batches(batches(30), str(tmp_path), name)
     remove_leftovers("query", 3, str(tmp_path))
     assert files(tmp_path) == ["other-query-2-6.records", "query-4-9.records"]
     remove_leftovers("query", 3, None)

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.model import TopicPartition
-from ottla.spark.source.offset_ranges import OffsetRange, TaskSizes, cut, split, tasks
+from ottla.spark.source.offset_ranges import (
+    OffsetRange,
+    TaskSizes,
+    cut_range,
+    ranges_by_task,
+    split,
+)
 
 SIZES = st.lists(st.integers(0, 10_000), max_size=8)
 # Small enough that limits meet each other, and parts of a partition.
@@ -89,7 +95,7 @@ def test_a_large_partition_is_split_and_small_ones_stay_whole() -> None:
 
 @given(st.integers(1, 10_000), st.integers(1, 100))
 def test_parts_differ_by_one_offset_at_most(size: int, parts: int) -> None:
-    pieces = cut(OffsetRange(TopicPartition("t", 0), 3, 3 + size), parts)
+    pieces = cut_range(OffsetRange(TopicPartition("t", 0), 3, 3 + size), parts)
     sizes = [each.size for each in pieces]
     assert sum(sizes) == size
     assert max(sizes) - min(sizes) <= 1
@@ -104,7 +110,7 @@ def test_joining_leaves_the_ranges_as_they_are_and_in_their_order(
     sizes: list[int], limits: TaskSizes
 ) -> None:
     parts = split(of_sizes(sizes), limits)
-    found = tasks(of_sizes(sizes), limits)
+    found = ranges_by_task(of_sizes(sizes), limits)
     assert sorted(each for task in found for each in task) == parts
     assert all(list(task) == sorted(task) for task in found)
     assert [task[0] for task in found] == sorted(task[0] for task in found)
@@ -112,7 +118,7 @@ def test_joining_leaves_the_ranges_as_they_are_and_in_their_order(
 
 @given(FEW, limits())
 def test_a_task_has_one_range_of_a_partition(sizes: list[int], limits: TaskSizes) -> None:
-    for task in tasks(of_sizes(sizes), limits):
+    for task in ranges_by_task(of_sizes(sizes), limits):
         assert len({each.partition for each in task}) == len(task)
 
 
@@ -122,7 +128,9 @@ def test_a_task_has_too_few_offsets_only_where_any_other_would_have_too_many(
 ) -> None:
     _, least, most = limits
     assert least is not None
-    counts = sorted(sum(each.size for each in task) for task in tasks(of_sizes(sizes), limits))
+    counts = sorted(
+        sum(each.size for each in task) for task in ranges_by_task(of_sizes(sizes), limits)
+    )
     if most is not None:
         assert all(count <= most for count in counts)
     if len(counts) > 1 and counts[0] < least:
@@ -134,7 +142,7 @@ def test_a_task_has_too_few_offsets_only_where_any_other_would_have_too_many(
 def test_tasks_join_no_more_than_they_need(sizes: list[int], limits: TaskSizes) -> None:
     least = limits.min_records
     assert least is not None
-    found = tasks(of_sizes(sizes), limits._replace(max_records=None))
+    found = ranges_by_task(of_sizes(sizes), limits._replace(max_records=None))
     sufficed = [task for task in found if sum(each.size for each in task[:-1]) >= least]
     # That one has taken in what was left over.
     assert len(sufficed) <= 1
@@ -175,5 +183,5 @@ def test_partitions_are_not_split_into_tasks_that_are_too_small(
 def test_which_ranges_go_together(
     sizes: list[int], limits: TaskSizes, expected: list[list[int]]
 ) -> None:
-    found = [[each.size for each in task] for task in tasks(of_sizes(sizes), limits)]
+    found = [[each.size for each in task] for task in ranges_by_task(of_sizes(sizes), limits)]
     assert found == expected

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from tests.spark.source_stage import SourceStage, everything, values
 
-from ottla.client.existing_topics import existing
+from ottla.client.existing_topics import describe_existing_topics
 from ottla.errors import ConfigError
 from ottla.spark import cluster_queries
 from ottla.spark.source import cluster as source_cluster
@@ -157,13 +157,13 @@ def lacking_at_first(
 
     def describe(admin: Any, names: Any) -> Any:
         nonlocal left
-        found = dict(existing(admin, names))
+        found = dict(describe_existing_topics(admin, names))
         if left and topic in found:
             left -= 1
             del found[topic]
         return found
 
-    monkeypatch.setattr(source_cluster, "existing", describe)
+    monkeypatch.setattr(source_cluster, "describe_existing_topics", describe)
     reader._found = None
 
 

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
-from ottla.spark.source.partition_maps import flat, nested, read_numbers, read_partitions
+from ottla.spark.source.partition_maps import (
+    flatten_by_topic,
+    nest_by_topic,
+    read_numbers,
+    read_partitions,
+)
 from ottla.spark.source.stream_offsets import OffsetFormatError, SourceOffset
 
 TOPICS = st.sampled_from(["orders", "version", "topics", "a.b-c_d", ""])
@@ -57,7 +62,7 @@ def test_equal_positions_have_equal_texts(offsets: dict[TopicPartition, int]) ->
 def test_a_checkpoint_of_sparks_own_kafka_source_is_understood(
     offsets: dict[TopicPartition, int],
 ) -> None:
-    assert SourceOffset.from_json(nested(offsets)).offsets == offsets
+    assert SourceOffset.from_json(nest_by_topic(offsets)).offsets == offsets
 
 
 @given(JSON)
@@ -74,7 +79,7 @@ def test_a_position_of_a_newer_version_is_refused() -> None:
 
 @given(OFFSETS)
 def test_numbers_by_partition_survive_the_round_trip(offsets: dict[TopicPartition, int]) -> None:
-    assert flat(json.loads(json.dumps(nested(offsets)))) == offsets
+    assert flatten_by_topic(json.loads(json.dumps(nest_by_topic(offsets)))) == offsets
 
 
 @given(st.text(max_size=20) | JSON.map(json.dumps))

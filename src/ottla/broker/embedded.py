@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
 from ottla.config.broker import BrokerConfig
-from ottla.config.options import dotted
+from ottla.config.options import dotted_names
 from ottla.errors import ConfigError, IllegalStateError
 from ottla.event_loop import new_event_loop
 from ottla.model import Endpoint
@@ -83,7 +83,7 @@ class Broker:
         for keyword in keywords:
             if keyword in _MEANT:
                 raise ConfigError(f"{keyword} is not an option: did you mean {_MEANT[keyword]}?")
-        for name, value in dotted(keywords).items():
+        for name, value in dotted_names(keywords).items():
             if name in given:
                 raise ConfigError(
                     f"{name} is given twice, in the dict and as a keyword: give it once"

@@ -45,7 +45,7 @@ class _Stopped(BaseException):
 
 
 def run(arguments: Arguments) -> int:
-    """Runs until the pipeline ends or a signal stops it; 0 then."""
+    """Runs until the pipeline ends or a signal stops it; returns 0."""
     logging.basicConfig(
         level=logging.DEBUG if arguments.verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(message)s",

@@ -38,7 +38,7 @@ def columns_for(
     """The columns to fill; an error if the consumer has deserializers or interceptors."""
     if interceptors or any(type(each) is not BytesDeserializer for each in deserializers):
         raise IllegalStateError(
-            "poll_arrow gives keys and values as bytes: it needs a consumer without deserializers "
+            "poll_arrow returns keys and values as bytes: it needs a consumer without deserializers "
             "and interceptors"
         )
     from ottla.records.arrow import RecordColumns

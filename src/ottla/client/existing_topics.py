@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def existing(admin: Admin, names: Iterable[str]) -> Mapping[str, TopicDescription]:
+def describe_existing_topics(admin: Admin, names: Iterable[str]) -> Mapping[str, TopicDescription]:
     """The descriptions of those of the topics that exist."""
     names = list(names)
     if not names:

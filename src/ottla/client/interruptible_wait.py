@@ -1,8 +1,8 @@
 """Waits of threads that Ctrl-C can end.
 
-A signal that arrives after the interpreter's last look and before the operating system's wait begins wakes nobody, and
-neither does one that the kernel hands to another thread: the handler would run when the wait is over, perhaps never.
-So whoever waits wakes now and then, and the interpreter looks.
+The handler of a signal runs when the interpreter next checks for signals. A signal that arrives after the last check
+and before the operating system's wait begins does not end the wait, nor does one that the kernel delivers to another
+thread. So a waiting thread wakes periodically, and the interpreter checks.
 """
 
 from __future__ import annotations

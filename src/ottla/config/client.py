@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from ottla.config.options import (
     Importance,
     OptionType,
-    dotted,
+    dotted_names,
     find_option,
     option,
     options_of,
@@ -278,7 +278,7 @@ def read_client_config(
         for name in source:
             if not isinstance(name, str):
                 raise ConfigError(f"{name!r} is not the name of an option: names are text")
-        for name, value in dotted(source).items():
+        for name, value in dotted_names(source).items():
             if name in given:
                 raise ConfigError(f"{name} is given in the dict and as a keyword: give it once")
             find_option(config_class, name)

@@ -402,7 +402,7 @@ def read_options(
     return values
 
 
-def dotted(keywords: Mapping[str, object]) -> dict[str, object]:
+def dotted_names(keywords: Mapping[str, object]) -> dict[str, object]:
     """Options by Kafka's names, from Python keywords (`log_segment_bytes`) or Kafka's names."""
     options: dict[str, object] = {}
     for keyword, value in keywords.items():

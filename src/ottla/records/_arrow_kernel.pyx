@@ -20,9 +20,9 @@ include "_murmur2.pxi"
 include "_arrow_views.pxi"
 
 cdef enum:
-    # A section that has so many bytes is likely to reach its limit.
+    # A section with at least this number of bytes is likely to reach its limit.
     GROWING_BYTES = 131072
-    # Room that is made at once and not used costs addresses and no memory.
+    # Reserved bytes that are not used cost address space, but no memory.
     MOST_ROOM_BYTES = 4194304
     KEY = 1
     VALUE = 2
@@ -38,7 +38,7 @@ cdef int64_t MOST_BYTES = <int64_t> INT32_MAX - 49
 
 
 cdef class Memory:
-    """Memory that was filled here and belongs to whoever looks at it now."""
+    """Memory that the builder has filled; it belongs to its views from then on."""
 
     cdef uint8_t *start
     cdef Py_ssize_t size
@@ -59,9 +59,9 @@ cdef class Memory:
 
 
 cdef Memory taken(Output *output):
-    """What was written, as an object; the output is empty then."""
+    """The written bytes, as an object; the output is empty after that."""
     cdef Memory memory = Memory.__new__(Memory)
-    # Arrow wants an address also where there is nothing.
+    # Arrow needs an address even for zero bytes.
     reserve(output, 1)
     memory.start = output.start
     memory.size = output.used
@@ -115,7 +115,7 @@ cdef int mark_slowly(Bits *bits, int64_t row, bint valid) except -1:
 
 
 cdef inline int mark(Bits *bits, int64_t row, bint valid) except -1:
-    """Say whether the next row is valid; there are no bits before the first that is not."""
+    """Record whether the next row is valid; the bits are stored from the first null on."""
     if valid and not bits.null_count:
         return 0
     return mark_slowly(bits, row, valid)
@@ -156,19 +156,19 @@ cdef object too_large():
 cdef int put_text(
     BlobColumn *column, int64_t row, const uint8_t *data, int64_t size, int64_t limit_bytes
 ) except -1:
-    """Add a field that Arrow wants to be UTF-8; what is not is replaced, as in Java's client."""
+    """Add a field as UTF-8, which Arrow requires; other bytes are replaced, as in Java's client."""
     cdef int64_t index
     cdef uint8_t seen = 0
     cdef bytes replaced
     for index in range(size):
         seen |= data[index]
     if seen < 0x80:
-        # What was replaced before may have taken the room of this.
+        # Earlier replacements may have taken the space.
         if <int64_t> column.data.used + size > limit_bytes:
             raise too_large()
         return put_blob(column, row, data, size)
     replaced = PyUnicode_DecodeUTF8(<char *> data, size, "replace").encode("utf-8")
-    # A byte that is no UTF-8 became three.
+    # A byte that is not UTF-8 became three.
     if <int64_t> column.data.used + PyBytes_GET_SIZE(replaced) > limit_bytes:
         raise too_large()
     return put_blob(
@@ -209,7 +209,7 @@ cdef void free_blobs(BlobColumn *column) noexcept:
 
 
 cdef object taken_bits(Bits *bits, int64_t row_count):
-    """The validity of so many rows; None if all are valid."""
+    """The validity of `row_count` rows; None if all are valid."""
     if not bits.null_count:
         return None
     # Rows that were forgotten may have left bits behind the last.
@@ -275,7 +275,7 @@ cdef class ColumnsBuilder:
 
     @property
     def row_count(self):
-        """How many rows there are."""
+        """The number of rows."""
         return self.built.row_count
 
     @property
@@ -302,7 +302,7 @@ cdef class ColumnsBuilder:
         cdef bint appended = append_time_ms is not None
         cdef int64_t append_time = append_time_ms if appended else 0
         if self.busy:
-            raise RuntimeError("somebody else appends to the columns")
+            raise RuntimeError("another call appends to the columns")
         PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
         try:
             self.busy = True
@@ -394,13 +394,13 @@ cdef class ColumnsBuilder:
         return put_int32(&built.headers_offsets, built.header_count)
 
     def finish(self):
-        """The columns; the builder is empty then."""
+        """The columns; the builder is empty after that."""
         cdef Built *built = &self.built
         cdef int64_t rows = built.row_count
         cdef int64_t timestamp_nulls = built.timestamps_valid.null_count
         cdef int64_t headers_nulls = built.headers_valid.null_count
         if self.busy:
-            raise RuntimeError("somebody else appends to the columns")
+            raise RuntimeError("another call appends to the columns")
         finished = BuiltColumns(
             rows,
             taken(&built.offsets),
@@ -432,9 +432,9 @@ cdef struct Slot:
 
 cdef struct TopicState:
     int64_t partition_count
-    # Of each partition the batch that is open.
+    # The open batch of each partition.
     Slot *slots
-    # Where records without a key go, and how much has gone there.
+    # The partition of records without a key, and the bytes that it has got.
     int64_t sticky
     int64_t sticky_bytes
 
@@ -475,11 +475,11 @@ cdef class SectionsEncoder:
         free(self.headers_output.start)
 
     def add_topic(self, int64_t partition_count):
-        """The number of a topic with so many partitions, by which rows can name it."""
+        """Add a topic; returns its number, by which rows refer to it."""
         cdef TopicState *topics
         cdef Slot *slots
         if self.busy:
-            raise RuntimeError("somebody else appends to the encoder")
+            raise RuntimeError("another call appends to the encoder")
         if partition_count <= 0 or partition_count > INT32_MAX:
             raise ValueError("there have to be partitions")
         topics = <TopicState *> realloc(
@@ -498,7 +498,7 @@ cdef class SectionsEncoder:
         return self.topic_count - 1
 
     def append(self, rows, int64_t default_timestamp, seal):
-        """Encode rows: what `seal` makes of each section that is full, each partition's in order.
+        """Encode rows; returns the `seal`ed batches of full sections, in order for each partition.
 
         Rows without a timestamp get the default one.
         """
@@ -512,7 +512,7 @@ cdef class SectionsEncoder:
         cdef HeadersView headers
         cdef NumbersView timestamps, partitions, topics
         if self.busy:
-            raise RuntimeError("somebody else appends to the encoder")
+            raise RuntimeError("another call appends to the encoder")
         self.busy = True
         try:
             count = rows.row_count
@@ -612,7 +612,7 @@ cdef class SectionsEncoder:
         self, int64_t topic, int64_t partition, int64_t timestamp, const char *key,
         int64_t key_bytes, const char *value, int64_t value_bytes, object seal, list sealed,
     ) except -1:
-        """Write a record to its partition, which is -1 if any would do."""
+        """Write a record to its partition; -1: to any."""
         cdef TopicState *state = &self.topics[topic]
         cdef Slot *slot = &state.slots[partition if partition >= 0 else state.sticky]
         cdef int64_t delta = 0
@@ -646,7 +646,7 @@ cdef class SectionsEncoder:
         return 0
 
     cdef object close_section(self, Slot *slot, int64_t topic, object seal):
-        """What `seal` makes of what the partition has so far."""
+        """The `seal`ed batch of the partition's records so far."""
         cdef int64_t partition = slot - self.topics[topic].slots
         cdef int64_t record_count = slot.record_count
         cdef size_t size = slot.output.size
@@ -658,18 +658,18 @@ cdef class SectionsEncoder:
             )
         )
         if not memory.view_count:
-            # Nobody looks at it any more. Memory that was just used is the fastest there is.
+            # It has no views any more. Memory that was just used is still in the cache.
             slot.output = Output(memory.start, 0, size)
             memory.start = NULL
             memory.size = 0
         return result
 
     def finish(self, seal):
-        """What `seal` makes of all other sections; the encoder is empty then."""
+        """The `seal`ed batches of all other sections; the encoder is empty after that."""
         cdef int64_t topic, partition
         cdef list sealed = []
         if self.busy:
-            raise RuntimeError("somebody else appends to the encoder")
+            raise RuntimeError("another call appends to the encoder")
         self.busy = True
         try:
             for topic in range(self.topic_count):

@@ -111,7 +111,7 @@ class ColumnsBuilder:
 
     @property
     def row_count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self._offsets)
 
     @property

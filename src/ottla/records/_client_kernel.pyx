@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""What the client needs of the record kernel, compiled: as _client_kernel_py.py."""
+"""The record kernel of the client, compiled: the same results and errors as _client_kernel_py.py."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -73,7 +73,7 @@ cdef tuple EMPTY = ()
 
 
 cdef inline int64_t now_ms() noexcept nogil:
-    """The time of the clock, as time.time_ns has it."""
+    """The time of the clock, as time.time_ns returns it."""
     cdef timespec now
     clock_gettime(CLOCK_REALTIME, &now)
     return <int64_t> now.tv_sec * 1000 + now.tv_nsec // 1_000_000
@@ -82,7 +82,7 @@ cdef inline int64_t now_ms() noexcept nogil:
 cdef enum:
     DOES_NOT_FIT = -1
     NO_TIMESTAMP = -1
-    # What a new builder makes room for; a batch of the default size needs no more.
+    # The initial capacity of a builder, enough for a batch of the default size.
     FIRST_ROOM_BYTES = 16384
 
 # A batch has a length of 32 bits, which also counts 49 bytes of its header.
@@ -96,7 +96,7 @@ cdef object too_far(int64_t index):
 
 
 cdef class SentRecord:
-    """Which record of a batch it is, and what is known of it before it is sent."""
+    """The index of a record in its batch, and its metadata that is known before it is sent."""
 
     cdef readonly object _batch
     cdef readonly int64_t _index
@@ -118,7 +118,7 @@ cdef class RecordsBuilder:
     """A records section that grows record by record up to a limit.
 
     A timestamp of None is the time of the clock. Threads may append at the same time, and once it is
-    closed, it takes no more: those who still append are told that their record does not fit.
+    closed, it takes no more: an append returns that the record does not fit.
 
     No lock is needed for that, as long as nothing between the first and the last change for a record
     runs Python code: so nothing there makes an object that the collector knows of.
@@ -154,11 +154,11 @@ cdef class RecordsBuilder:
 
     @property
     def is_full(self):
-        """Whether the limit is reached; a record larger than the limit reaches it alone."""
+        """Whether the limit is reached; one record may be larger than the limit."""
         return <int64_t> self.output.used >= self.limit_bytes
 
     cdef int64_t put(self, int64_t timestamp, object key, object value) except -2:
-        """Add a record with the headers of `headers_output`: the size then, or -1."""
+        """Add a record with the headers of `headers_output`; returns the size after that, or -1."""
         cdef int64_t index = self.record_count
         cdef int64_t limit_bytes = MOST_BYTES
         cdef int64_t delta = 0
@@ -202,7 +202,7 @@ cdef class RecordsBuilder:
         return 0
 
     def append(self, timestamp, key, value, headers=()):
-        """Add a record: the size of the section then, or -1 if it would pass the limit.
+        """Add a record; returns the size of the section, or -1 if it would pass the limit.
 
         The first record is taken whatever its size: it gets a batch of its own.
         """
@@ -213,7 +213,7 @@ cdef class RecordsBuilder:
     def append_sent(
         self, sent_class, batch, timestamp, key, value, headers=(), on_delivery=None
     ):
-        """As `append`; what tells of the record, for the batch that this is the builder of, or None.
+        """As `append`; returns the record's future, for the batch of this builder, or None.
 
         `callbacks` gets it and `on_delivery`, if there is one, before any other thread sees the record.
         """
@@ -223,7 +223,7 @@ cdef class RecordsBuilder:
         cdef list made
         if not isinstance(sent_class, type) or not issubclass(sent_class, SentRecord):
             raise TypeError("what tells of a record has to be a SentRecord")
-        # All that is made is made before the record is there. Its __init__ is not needed.
+        # All objects are made before the record is added. The future's __init__ is not needed.
         sent = PyType_New(sent_class, EMPTY, NULL)
         if on_delivery is not None:
             callback = (sent, on_delivery)
@@ -245,7 +245,7 @@ cdef class RecordsBuilder:
         return sent
 
     def extend(self, timestamp, values, keys=None, headers=(), Py_ssize_t start=0):
-        """Add records of one timestamp from `values[start]` on: the first one's place, and how many fit.
+        """Add records of one timestamp from `values[start]` on; returns the index of the first one, and how many fit.
 
         All of them have the same headers. If one is refused by an exception, none was added.
         """
@@ -311,10 +311,10 @@ cdef class RecordsBuilder:
 
 # ---------------------------------------------------------------- reading
 
-# The collector must not take the buffer's owner away: whoever owns it still counts this view.
+# The garbage collector must not clear the buffer's owner: the owner still counts this view.
 @cython.no_gc_clear
 cdef class RecordsReader:
-    """Takes the records of a section out of it a few at a time, as tuples of `record_class`.
+    """Reads the records of a section, a few at a time, as tuples of `record_class`.
 
     Its fields are those of ConsumerRecord: topic, partition, offset, timestamp, timestamp type, key,
     value, headers, leader epoch, and the sizes of key and value as they were sent (-1 for null).
@@ -379,11 +379,11 @@ cdef class RecordsReader:
 
     @property
     def done(self):
-        """Whether everything was read; bytes behind the last record are yet to be complained of."""
+        """Whether all records were read; bytes behind the last record are an error that is not raised yet."""
         return self.index == self.count and self.at == self.end
 
     cdef int next_fields(self, Fields *fields) except -1:
-        """The fields of the next record that is wanted: 1, or 0 if there is none."""
+        """Read the fields of the next wanted record; returns 1, or 0 if there is none."""
         cdef int why
         cdef int64_t timestamp = self.last_timestamp
         while self.index < self.count:
@@ -408,7 +408,7 @@ cdef class RecordsReader:
         cdef object key = None
         cdef object value = None
         cdef object headers = ()
-        # User code may read on while this record is being made: take what belongs to it first.
+        # User code may read on while this record is being made: copy its fields first.
         cdef object timestamp = self.timestamp
         if fields.header_count > 0:
             headers = read_headers(fields, self.index)
@@ -437,10 +437,10 @@ cdef class RecordsReader:
         )
 
     def read(self, int64_t max_records):
-        """The next records, at most so many; none when there are no more.
+        """The next records, at most `max_records`; none when there are no more.
 
         A record that is corrupt or cannot be deserialized raises when it is the first to be read:
-        those before it are given out first, and reading does not get past it.
+        the reader returns those before it first, and does not get past it.
         """
         cdef list records = []
         cdef Fields fields
@@ -475,7 +475,7 @@ cdef inline uint32_t hash_of(object key) except? 0:
 
 
 def longest_bytes(items):
-    """The size of the largest, where None has -1; None if something is neither bytes nor None."""
+    """The size of the largest value, -1 for None; None if a value is neither bytes nor None."""
     cdef Py_ssize_t longest = -1
     cdef object item
     if not isinstance(items, (list, tuple)):
@@ -489,7 +489,7 @@ def longest_bytes(items):
 
 
 def murmur2(data):
-    """The hash of a key, as org.apache.kafka.common.utils.Utils.murmur2 has it: signed, 32 bits."""
+    """The hash of a key, as org.apache.kafka.common.utils.Utils.murmur2 returns it: signed, 32 bits."""
     return <int32_t> hash_of(data)
 
 

@@ -82,7 +82,7 @@ class RecordsBuilder:
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit is reached; a record larger than the limit reaches it alone."""
+        """Whether the limit is reached; one record may be larger than the limit."""
         return len(self._section) >= self.limit_bytes
 
     def append(
@@ -92,7 +92,7 @@ class RecordsBuilder:
         value: bytes | None,
         headers: Sequence[Header] = (),
     ) -> int:
-        """Add a record: the size of the section then, or -1 if it would pass the limit.
+        """Add a record; returns the size of the section, or -1 if it would pass the limit.
 
         The first record is taken whatever its size: it gets a batch of its own.
         """
@@ -211,7 +211,7 @@ def _now_ms() -> int:
 
 
 class RecordsReader(Generic[R]):
-    """Takes the records of a section out of it a few at a time, as tuples of `record_class`.
+    """Reads the records of a section, a few at a time, as tuples of `record_class`.
 
     Its fields are those of ConsumerRecord: topic, partition, offset, timestamp, timestamp type, key,
     value, headers, leader epoch, and the serialized sizes of key and value (-1 for null).
@@ -359,7 +359,7 @@ def longest_bytes(items: Sequence[object]) -> int | None:
 
 
 def murmur2(data: bytes) -> int:
-    """The hash of a key, as org.apache.kafka.common.utils.Utils.murmur2 has it: signed, 32 bits."""
+    """The hash of a key, as org.apache.kafka.common.utils.Utils.murmur2 returns it: signed, 32 bits."""
     if not isinstance(data, bytes):
         raise TypeError("a key has to be bytes")
     size = len(data)

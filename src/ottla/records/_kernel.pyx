@@ -188,7 +188,7 @@ cdef extern from *:
     uint32_t ottla_crc32c_software(uint32_t start, const uint8_t *at, size_t size) nogil
     uint32_t ottla_crc32c_shifted(uint32_t crc, size_t bytes) nogil
 
-# What takes longer than to let another thread have the interpreter and to get it back.
+# The size from which the work takes longer than releasing and taking the GIL.
 cdef Py_ssize_t LONG_BYTES = 64 * 1024
 
 # The first call makes the tables, before there may be several at the same time.
@@ -210,7 +210,7 @@ def crc32c(data, uint32_t start=0):
 
 
 def crc32c_shifted(uint32_t difference, size_t count):
-    """What a difference of two CRCs becomes when the same `count` bytes follow in both."""
+    """The difference of two CRCs after the same `count` bytes follow in both."""
     return ottla_crc32c_shifted(difference, count)
 
 
@@ -310,7 +310,7 @@ cdef list decode(
     return records
 
 
-# From here on, other threads may run in the meantime.
+# A scan of at least this number of bytes releases the GIL.
 cdef enum:
     LONG_SCAN_BYTES = 1 << 20
 
@@ -328,7 +328,7 @@ cdef struct Sums:
 cdef int sum_up(
     const uint8_t *at, Py_ssize_t size_bytes, int64_t count, Sums *sums
 ) noexcept nogil:
-    """Goes through all records; says why one of them is malformed, or 0."""
+    """Check all records; returns the flaw of the first malformed one, or 0."""
     cdef const uint8_t *end = at + size_bytes
     cdef Fields fields
     cdef int64_t index
@@ -409,7 +409,7 @@ cdef int find(
     int64_t start_offset,
     Found *found,
 ) noexcept nogil:
-    """Goes through records until one is late enough; says why one before it is malformed, or 0."""
+    """Read records until one is late enough; returns the flaw of a malformed one before it, or 0."""
     cdef const uint8_t *end = at + size_bytes
     cdef Fields fields
     cdef int64_t index
@@ -510,7 +510,7 @@ cdef inline int64_t big_endian(const uint8_t *at, int size_bytes) noexcept nogil
 
 
 def inspect_batch(header_class, batch):
-    """As batch.inspect has it: the header, whether the checksum is right, and what a scan finds.
+    """As batch.inspect: the header, whether the checksum is right, and the result of a scan.
 
     The caller has made sure that `batch` is one whole batch of magic 2. There is no scan of a batch
     that is compressed or whose checksum is wrong.

@@ -358,7 +358,7 @@ def records_end(payload: Buffer, start: int, count: int) -> int:
 
 
 def inspect_batch(header_class: type[_Header], batch: Buffer) -> tuple[_Header, bool, Scan | None]:
-    """As batch.inspect has it: the header, whether the checksum is right, and what a scan finds.
+    """As batch.inspect: the header, whether the checksum is right, and the result of a scan.
 
     The caller has made sure that `batch` is one whole batch of magic 2. There is no scan of a batch
     that is compressed or whose checksum is wrong.

@@ -191,7 +191,7 @@ def decode_batches(
 ) -> DecodedColumns:
     """The columns of fetched batches, with their checksums checked.
 
-    An incomplete batch at the end is left out. UnsupportedMagicError if `legacy.upgraded` has to convert
+    An incomplete batch at the end is left out. UnsupportedMagicError if `legacy.upgrade_legacy` has to convert
     the batches first. `wants` is called for every batch in order; batches that it refuses are skipped.
     """
     columns = RecordColumns(schema)

@@ -47,7 +47,7 @@ class Message(NamedTuple):
     value: bytes | None
 
 
-def upgraded(buf: Buffer) -> bytes:
+def upgrade_legacy(buf: Buffer) -> bytes:
     """The records in batches of magic 2; an incomplete message at the end is left out.
 
     A corrupt message ends the conversion; if it is the first one, CorruptRecordsError is raised.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from ottla.client.blocking.admin import Admin
-from ottla.client.existing_topics import existing
+from ottla.client.existing_topics import describe_existing_topics
 from ottla.errors import PartialFailureError, RetriableError
 
 # A broker that has just started may not know all topics, so one answer does not prove that a topic is missing.
@@ -34,7 +34,7 @@ def missing_topics(admin: Admin, names: Iterable[str]) -> list[str]:
     for attempt in range(LOOKUP_ATTEMPTS):
         if attempt:
             time.sleep(LOOKUP_PAUSE_SECONDS)
-        found = existing(admin, left)
+        found = describe_existing_topics(admin, left)
         left = [each for each in left if each not in found]
         if not left:
             break

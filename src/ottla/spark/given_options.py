@@ -113,7 +113,7 @@ def kafka_options(given: Mapping[str, str], use: Use) -> dict[str, str]:
 def shared_options(kafka: Mapping[str, str], use: Use) -> dict[str, str]:
     """Of options for several clients, without prefix, those for the client of this kind of query.
 
-    Options that no client has are kept: the client refuses them, and may have more to say.
+    Options that no client has are included: the client refuses them, with its own advice.
     """
     mine = options_of(_client_of(use))
     known = {*options_of(ConsumerConfig), *options_of(ProducerConfig)}

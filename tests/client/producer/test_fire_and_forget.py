@@ -50,7 +50,9 @@ def test_close_tells_how_many_records_were_lost_and_why(
         f"till-1 lost 3 records that were not acknowledged: 3 for {small_topic} "
     )
     assert "larger than max.message.bytes=1000" in warning
-    assert warning.endswith("; result() of what send() returns, or on_delivery, would have told")
+    assert warning.endswith(
+        "; result() of the future that send() returns, or on_delivery, reports each of them"
+    )
 
 
 def by_result(future: RecordFuture) -> None:

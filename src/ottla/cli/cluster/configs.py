@@ -60,7 +60,7 @@ def describe(arguments: Arguments) -> int:
     with admin_of(arguments) as admin:
 
         def show() -> int:
-            resources = named(arguments) or _all_of(admin, arguments.entity_type)
+            resources = named_resources(arguments) or _all_of(admin, arguments.entity_type)
             found, errors = attempt(
                 resources, lambda: admin.describe_configs(resources, include_synonyms=True)
             )
@@ -78,7 +78,7 @@ def describe(arguments: Arguments) -> int:
         return repeat(arguments.watch, show)
 
 
-def named(arguments: Arguments) -> list[ConfigResource]:
+def named_resources(arguments: Arguments) -> list[ConfigResource]:
     """The resources that the arguments name; empty if they name only a type."""
     entities: list[tuple[str, str]] = list(arguments.entities)
     if arguments.broker_defaults:
@@ -161,7 +161,7 @@ def _for_people(row: dict[str, Any]) -> dict[str, Any]:
 
 def alter(arguments: Arguments) -> int:
     """Set and delete single configs; all others stay as they are."""
-    resources = named(arguments)
+    resources = named_resources(arguments)
     if not resources:
         raise UsageError("no name is given", "give --entity-name NAME")
     changes = changes_of(arguments)
@@ -177,7 +177,7 @@ def alter(arguments: Arguments) -> int:
 def change(
     admin: Admin, resources: Sequence[ConfigResource], changes: list[AlterConfig], *, is_dry: bool
 ) -> tuple[list[ConfigResource], list[OttlaError]]:
-    """Change configs, or only validate the change: what was changed, and the errors of the rest."""
+    """Change configs, or only validate the change; returns the changed resources, and the errors of the others."""
     unset: dict[ConfigResource, OttlaError] = {}
     deleted = [each.name for each in changes if each.operation is AlterConfigOperation.DELETE]
     if deleted:
@@ -197,7 +197,7 @@ def changes_of(arguments: Arguments) -> list[AlterConfig]:
     if arguments.add_config_file is not None:
         settings |= properties.load(Path(arguments.add_config_file))
     for text in arguments.add_config:
-        settings |= bracketed(text)
+        settings |= parse_bracketed(text)
     settings |= dict(arguments.settings)
     deleted = [*arguments.deleted]
     deleted += [name.strip() for text in arguments.delete_config for name in text.split(",")]
@@ -241,7 +241,7 @@ def _check_names(names: Sequence[str]) -> None:
             raise UsageError(f"{name} is given twice")
 
 
-def bracketed(text: str) -> dict[str, str]:
+def parse_bracketed(text: str) -> dict[str, str]:
     """Parse Kafka's a=b,c=[d,e]."""
     found = {}
     for part in re.split("," + _OUTSIDE, text):

@@ -12,7 +12,7 @@ from ottla.cli.terminal.output import Output, columns, repeat, say
 from ottla.cli.times import current_ms, moment_ms
 from ottla.cli.topics.selection import PartitionRule, choose_topics, no_such_topics, partition_rules
 from ottla.client.admin_model.offsets import IsolationLevel, ListedOffset, OffsetSpec
-from ottla.client.existing_topics import existing
+from ottla.client.existing_topics import describe_existing_topics
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _partitions(
         if missing and rule.topic != ".*":
             raise no_such_topics(missing)
     wanted = sorted({name for chosen in by_rule.values() for name in chosen})
-    described = existing(admin, wanted)
+    described = describe_existing_topics(admin, wanted)
     found: dict[TopicPartition, None] = {}
     missing_ones = []
     for rule, chosen in by_rule.items():

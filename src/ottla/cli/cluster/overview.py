@@ -12,7 +12,7 @@ from ottla.cli.exit_codes import DONE
 from ottla.cli.terminal.output import Output, columns, repeat, say
 from ottla.cli.topics.selection import choose_topics, no_such_topics
 from ottla.client.api_names import api_key, known_versions
-from ottla.client.existing_topics import existing
+from ottla.client.existing_topics import describe_existing_topics
 
 if TYPE_CHECKING:
     from ottla.client.admin_model.cluster import ClusterDescription, LogDirDescription
@@ -69,7 +69,7 @@ def describe(arguments: Arguments) -> int:
 
 def _overview(admin: Admin) -> dict[str, Any]:
     cluster = admin.describe_cluster()
-    topics = existing(admin, admin.list_topics(list_internal=True))
+    topics = describe_existing_topics(admin, admin.list_topics(list_internal=True))
     partitions = [each for topic in topics.values() for each in topic.partitions]
     return {
         "cluster_id": cluster.cluster_id,

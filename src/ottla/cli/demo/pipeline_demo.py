@@ -127,8 +127,8 @@ class Demo:
     def _wait(self, admin: Admin, driver: DriverProcess, wanted: int) -> None:
         """Wait until `wanted` orders are done: the committed offsets of the pipeline's group count them."""
         changed, last = time.monotonic(), -1
-        at_start = committed(admin)
-        while (done := committed(admin)) < wanted:
+        at_start = committed_orders(admin)
+        while (done := committed_orders(admin)) < wanted:
             if done != last:
                 changed, last = time.monotonic(), done
             if driver.has_ended or time.monotonic() - changed > STUCK_SECONDS:
@@ -158,7 +158,7 @@ class Demo:
         """Kill the driver, in the middle of a transaction if one can be caught."""
         deadline = time.monotonic() + CATCH_SECONDS
         is_open = False
-        while not is_open and time.monotonic() < deadline and committed(admin) < self._count:
+        while not is_open and time.monotonic() < deadline and committed_orders(admin) < self._count:
             is_open = _is_open(admin)
         driver.kill()
         self._terminal.done()
@@ -166,7 +166,7 @@ class Demo:
         when = "in the middle of a transaction" if _is_open(admin) else "between two transactions"
         self._say(
             "kill -9",
-            f"driver, Java and workers at {committed(admin):,} orders, {when}; it starts again",
+            f"driver, Java and workers at {committed_orders(admin):,} orders, {when}; it starts again",
         )
 
     def _report(self, verdict: ReceiptReport, ends: Counter[bool]) -> int:
@@ -189,7 +189,7 @@ class Demo:
         self._terminal.say(f"{what:10} {text}")
 
 
-def committed(admin: Admin) -> int:
+def committed_orders(admin: Admin) -> int:
     """The number of orders that the pipeline has committed."""
     found = admin.list_consumer_group_offsets({PIPELINE: _ORDERS_OF})[PIPELINE]
     return sum(at.offset for at in found.values() if at is not None)

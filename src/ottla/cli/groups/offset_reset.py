@@ -13,7 +13,7 @@ from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import CommandError, UsageError, attempt, line_of
 from ottla.cli.exit_codes import DONE, FAILED
-from ottla.cli.groups.selection import described, groups_of, partitions_named, tell
+from ottla.cli.groups.selection import describe_existing_groups, groups_of, partitions_named, tell
 from ottla.cli.terminal.output import Output, columns, say
 from ottla.cli.times import current_ms, date_ms, duration_ms
 from ottla.client.admin_model.groups import GroupState
@@ -102,7 +102,7 @@ def _nothing_to_reset(group: str, is_new: bool) -> str:
 
 def _inactive(admin: Admin, groups: list[str]) -> tuple[list[str], list[str], bool]:
     """The groups that can be reset, those of them that do not exist yet, and whether others were left out."""
-    found, errors = described(admin, groups)
+    found, errors = describe_existing_groups(admin, groups)
     others = {
         group: error
         for group, error in errors.items()

@@ -10,7 +10,7 @@ from ottla.cli.connection import admin_of
 from ottla.cli.errors import UsageError, attempt
 from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.groups.lag import LagCounter, Span
-from ottla.cli.groups.selection import described, groups_of, tell
+from ottla.cli.groups.selection import describe_existing_groups, groups_of, tell
 from ottla.cli.terminal.output import Column, Output, columns, repeat, say
 from ottla.client.admin_model.groups import GroupState, GroupType
 from ottla.client.admin_model.offsets import IsolationLevel, OffsetSpec
@@ -103,7 +103,7 @@ def describe_groups(arguments: Arguments) -> int:
     with admin_of(arguments) as admin:
 
         def show() -> int:
-            found, errors = described(admin, groups_of(admin, arguments))
+            found, errors = describe_existing_groups(admin, groups_of(admin, arguments))
             tell(errors)
             for group in found.values():
                 _remark(group)

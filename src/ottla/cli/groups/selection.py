@@ -30,7 +30,7 @@ def groups_of(admin: Admin, arguments: Arguments) -> list[str]:
     return named
 
 
-def described(
+def describe_existing_groups(
     admin: Admin, groups: list[str]
 ) -> tuple[Mapping[str, GroupDescription], Mapping[str, KafkaError]]:
     """The descriptions of groups, and the errors of the others."""

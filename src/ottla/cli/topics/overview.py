@@ -40,12 +40,12 @@ def list_topics(arguments: Arguments) -> int:
 
         def show() -> int:
             code = DONE
-            names, missing = named(admin, arguments)
+            names, missing = selected_topics(admin, arguments)
             if arguments.names:
                 output.lines(names) if output.is_table else output.data(names)
             else:
                 described, errors = describe_each(admin, names)
-                output.rows(LISTED, [listed(topic) for topic in described])
+                output.rows(LISTED, [listing_row(topic) for topic in described])
                 code = print_errors(errors)
             if not names and output.is_table:
                 say(f"no topic matches {', '.join(missing)}" if missing else "there are no topics")
@@ -54,7 +54,7 @@ def list_topics(arguments: Arguments) -> int:
         return repeat(arguments.watch, show)
 
 
-def listed(topic: TopicDescription) -> dict[str, Any]:
+def listing_row(topic: TopicDescription) -> dict[str, Any]:
     """The row of a topic in the list."""
     return {
         "name": topic.name,
@@ -70,7 +70,7 @@ def id_text(topic_id: UUID | None) -> str | None:
     return None if topic_id is None else topic_id_text(topic_id)
 
 
-def named(admin: Admin, arguments: Arguments) -> tuple[list[str], list[str]]:
+def selected_topics(admin: Admin, arguments: Arguments) -> tuple[list[str], list[str]]:
     """The sorted names of the topics that the arguments select, and the words that select none."""
     names = admin.list_topics(list_internal=not arguments.exclude_internal)
     return choose_topics(arguments.topics, names) if arguments.topics else (sorted(names), [])
@@ -113,7 +113,7 @@ def _wanted(admin: Admin, arguments: Arguments) -> list[str]:
         raise UsageError("--topic-id and names of topics do not go together")
     if arguments.topic_ids:
         return _with_ids(admin, arguments.topic_ids)
-    names, missing = named(admin, arguments)
+    names, missing = selected_topics(admin, arguments)
     if missing and not arguments.if_exists:
         raise no_such_topics(missing)
     return names

@@ -17,7 +17,7 @@ from ottla.client.admin_model.transactions import (
     TransactionDescription,
     TransactionState,
 )
-from ottla.client.existing_topics import existing
+from ottla.client.existing_topics import describe_existing_topics
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 from ottla.model import TopicPartition
 
@@ -240,7 +240,7 @@ def _partitions(admin: Admin, arguments: Arguments) -> list[TopicPartition]:
         return [TopicPartition(arguments.topic, arguments.partition)]
     if arguments.topic is None:
         # Internal topics too: offsets that a transaction commits also wait for its marker.
-        described = existing(admin, sorted(admin.list_topics(list_internal=True)))
+        described = describe_existing_topics(admin, sorted(admin.list_topics(list_internal=True)))
     else:
         described = admin.describe_topics([arguments.topic])
     broker_id = arguments.broker_id

@@ -10,7 +10,7 @@ from ottla.config.options import ConfigSource, ResourceType
 
 
 def check_config_value(name: str, value: object) -> None:
-    """Raise if the value is no text, as which the protocol has it."""
+    """Raise if the value is not text: the protocol has no other values."""
     if value is not None and not isinstance(value, str):
         text = str(value).lower() if isinstance(value, bool) else str(value)
         raise TypeError(f"the value of the config {name} is text: write {text!r}")

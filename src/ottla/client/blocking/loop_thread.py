@@ -201,7 +201,7 @@ class _Call(Generic[T]):
 
 
 class _Running:
-    """A loop and its thread; without a reference to the client, so that one that was forgotten can be collected."""
+    """A loop and its thread; without a reference to the client, so that an unused client can be collected."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -275,16 +275,16 @@ class _Running:
                 async with asyncio.timeout(EXIT_SECONDS):
                     if self.is_exiting:
                         # Only daemon threads wait now, which get no result: their calls must not delay the end.
-                        await _cancelled(self.calls)
+                        await _cancel_and_wait(self.calls)
                     await abandon()
         except Exception as error:
             logger.warning("%s did not close cleanly: %r", self.name, error)
-        await _cancelled(asyncio.all_tasks() - {self._stopping})
+        await _cancel_and_wait(asyncio.all_tasks() - {self._stopping})
         await self.loop.shutdown_asyncgens()
         self.loop.stop()
 
 
-async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def _cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks, and wait until they have ended."""
     ending = list(tasks)
     for task in ending:

@@ -73,9 +73,9 @@ class _Chain:
 
     def close(self) -> None:
         """Close all of them."""
-        self._call_all(self._having("close"))
+        self._call_all(self._methods_named("close"))
 
-    def _having(self, method: str) -> list[Callable[..., Any]]:
+    def _methods_named(self, method: str) -> list[Callable[..., Any]]:
         found = [getattr(interceptor, method, None) for interceptor in self._interceptors]
         return [each for each in found if callable(each)]
 
@@ -107,8 +107,8 @@ class ProducerInterceptors(_Chain):
 
     def __init__(self, interceptors: Sequence[object] = ()) -> None:
         super().__init__(interceptors)
-        self._senders = self._having("on_send")
-        self._acknowledged = self._having("on_acknowledgement")
+        self._senders = self._methods_named("on_send")
+        self._acknowledged = self._methods_named("on_acknowledgement")
 
     @property
     def sees_sends(self) -> bool:
@@ -166,8 +166,8 @@ class ConsumerInterceptors(_Chain):
 
     def __init__(self, interceptors: Sequence[object] = ()) -> None:
         super().__init__(interceptors)
-        self._consumers = self._having("on_consume")
-        self._committed = self._having("on_commit")
+        self._consumers = self._methods_named("on_consume")
+        self._committed = self._methods_named("on_commit")
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
         """The records for the application."""

@@ -54,7 +54,7 @@ class Deserializer(Protocol):
     """Turns bytes into keys or values."""
 
     def deserialize(self, topic: str, headers: Headers, data: Any) -> Any:
-        """The value of bytes; that of None is None."""
+        """The value of bytes; None for None."""
 
 
 class BytesSerializer:
@@ -307,7 +307,7 @@ class JSONDeserializer:
     """The value of JSON."""
 
     def deserialize(self, topic: str, headers: Headers, data: Data | None) -> Any:
-        """The value; that of None is None."""
+        """The value; None for None."""
         if data is None:
             return None
         try:

@@ -31,7 +31,7 @@ class Mechanism(Protocol):
         """The answer to a message of the server; None if the exchange is over."""
 
 
-def refused(message: str) -> KafkaError:
+def authentication_error(message: str) -> KafkaError:
     """The error of an authentication that failed, and would fail again."""
     return exception_for(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
 
@@ -43,7 +43,9 @@ class Plain:
 
     def __init__(self, username: str, password: str) -> None:
         if "\0" in username or "\0" in password:
-            raise refused("A name or password with a zero character cannot be sent with PLAIN.")
+            raise authentication_error(
+                "A name or password with a zero character cannot be sent with PLAIN."
+            )
         self._username = username
         self._password = password
 
@@ -52,7 +54,7 @@ class Plain:
 
     def respond(self, challenge: bytes) -> bytes | None:
         if challenge:
-            raise refused("The broker asked for more than PLAIN has to say.")
+            raise authentication_error("The broker asked for more than PLAIN has to say.")
         return None
 
 
@@ -73,13 +75,17 @@ class OAuthBearer:
 
     def __init__(self, token: Token) -> None:
         if not _TOKEN.fullmatch(token.value):
-            raise refused("The token for OAUTHBEARER has characters that no token has.")
+            raise authentication_error(
+                "The token for OAUTHBEARER has characters that no token has."
+            )
         for name, value in token.extensions.items():
             # "auth" is the token itself.
             if not _EXTENSION_NAME.fullmatch(name) or name == "auth":
-                raise refused(f"{name!r} cannot be the name of a SASL extension.")
+                raise authentication_error(f"{name!r} cannot be the name of a SASL extension.")
             if not _EXTENSION_VALUE.fullmatch(value):
-                raise refused(f"The SASL extension {name} has a value that cannot be sent.")
+                raise authentication_error(
+                    f"The SASL extension {name} has a value that cannot be sent."
+                )
         self._token = token
         self._complaint: str | None = None
 
@@ -90,7 +96,7 @@ class OAuthBearer:
 
     def respond(self, challenge: bytes) -> bytes | None:
         if self._complaint is not None:
-            raise refused(f"The broker does not accept the token: {self._complaint}")
+            raise authentication_error(f"The broker does not accept the token: {self._complaint}")
         if not challenge:
             return None
         # A refusal comes as JSON, and the exchange ends after an empty message (RFC 7628, 3.2.3).

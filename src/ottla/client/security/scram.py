@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import re
 
-from ottla.client.security.mechanisms import refused
+from ottla.client.security.mechanisms import authentication_error
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
@@ -59,7 +59,7 @@ class Scram:
     def respond(self, challenge: bytes) -> bytes | None:
         text = challenge.decode(errors="replace")
         if self._verified:
-            raise refused(f"The broker goes on after the end of {self.name}.")
+            raise authentication_error(f"The broker goes on after the end of {self.name}.")
         if self._server_signature is not None:
             self._check_final(text)
             return None
@@ -68,13 +68,13 @@ class Scram:
     def _final(self, server_first: str) -> bytes:
         found = _SERVER_FIRST.fullmatch(server_first)
         if found is None:
-            raise refused(f"The broker's first message of {self.name} is not valid.")
+            raise authentication_error(f"The broker's first message of {self.name} is not valid.")
         nonce = found["nonce"]
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise refused(f"The broker's nonce of {self.name} does not extend ours.")
+            raise authentication_error(f"The broker's nonce of {self.name} does not extend ours.")
         iterations = int(found["iterations"])
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-            raise refused(
+            raise authentication_error(
                 f"The broker wants {iterations} iterations of {self.name}: "
                 f"from {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted."
             )
@@ -94,12 +94,12 @@ class Scram:
     def _check_final(self, server_final: str) -> None:
         found = _SERVER_FINAL.fullmatch(server_final)
         if found is None:
-            raise refused(f"The broker's last message of {self.name} is not valid.")
+            raise authentication_error(f"The broker's last message of {self.name} is not valid.")
         if found["error"] is not None:
-            raise refused(f"The broker ended {self.name}: {found['error']}.")
+            raise authentication_error(f"The broker ended {self.name}: {found['error']}.")
         assert self._server_signature is not None
         if not hmac.compare_digest(_decoded(found["signature"]), self._server_signature):
-            raise refused(
+            raise authentication_error(
                 "The broker could not prove that it knows the password: it may be a false one."
             )
         self._verified = True
@@ -122,4 +122,4 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        raise refused("The broker sent text that is not base 64.") from error
+        raise authentication_error("The broker sent text that is not base 64.") from error

@@ -309,5 +309,5 @@ def _left(deadline: float | None) -> float | None:
 
 
 def size_of(data: bytes | None) -> int:
-    """The size as RecordMetadata has it: -1 for None."""
+    """The size in RecordMetadata: -1 for None."""
     return -1 if data is None else len(data)

@@ -33,7 +33,7 @@ def check_ready_made(batch: Buffer, settings: AccumulatorSettings, *, check_crc:
             )
 
 
-def unchanging(batch: Buffer) -> Buffer:
+def copy_if_mutable(batch: Buffer) -> Buffer:
     """The batch, copied if its bytes could be changed before it is sent."""
     if isinstance(batch, memoryview) and batch.readonly:
         return batch

@@ -13,7 +13,7 @@ from ottla.client.arguments import check_callback, check_record
 from ottla.client.model import ProducerRecord
 from ottla.client.plugins.interceptors import Acknowledgement, ProducerInterceptors
 from ottla.client.send.delivery import RecordFuture
-from ottla.client.send.encoded_batches import check_ready_made, unchanging
+from ottla.client.send.encoded_batches import check_ready_made, copy_if_mutable
 from ottla.client.send.partition_router import PartitionRouter, TopicQueues
 from ottla.client.send.record_serializers import RecordSerializers
 from ottla.client.send.record_sizes import read_headers, record_bound_bytes
@@ -167,7 +167,7 @@ class RecordWriter:
             queue = known.queues[partition]
             reservation = yield from self.reserve(queue, len(batch))
             future = self._accumulator.append_encoded(
-                queue, unchanging(batch), reservation, self.now_ms()
+                queue, copy_if_mutable(batch), reservation, self.now_ms()
             )
             self.wake_sender()
             return future

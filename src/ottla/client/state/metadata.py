@@ -219,7 +219,7 @@ class MetadataState:
         nodes = {
             b.node_id: Node(b.node_id, b.host, b.port, b.rack or None) for b in response.brokers
         }
-        # Nothing is kept from another cluster (KIP-899), not even leader epochs.
+        # The metadata of another cluster replaces all (KIP-899), also leader epochs.
         before = (
             self.cluster if response.cluster_id == self.cluster.cluster_id else ClusterMetadata()
         )

@@ -147,7 +147,7 @@ def judge(kind: str, text: str) -> Failure:
         for name, reason in lines
         if name in BY_CLASS or name == _SEVERAL
     ]
-    # Of errors of ours that caused each other, the last one is the most precise. A takeover by another instance outweighs
+    # Of our errors that caused each other, the last one is the most precise. A takeover by another instance outweighs
     # all: its effects look like network failures too.
     for following, reason in known:
         if following is NextStep.LEAVE:

@@ -199,7 +199,7 @@ def trigger_ms(text: str) -> int:
     """The minimum time between micro-batches."""
     try:
         if text.strip().isdigit():
-            raise ValueError("a number without a unit says nothing")
+            raise ValueError("a number without a unit is ambiguous")
         return duration_ms(text)
     except ValueError:
         raise ConfigError(

@@ -67,7 +67,9 @@ def check_topics(pipeline: Pipeline, master: str) -> None:
             _check_source_topics(read_stream_options(source_options(pipeline, pipeline.source)))
     except KafkaError as error:
         # Without permission to ask. Source and sink find out when they run.
-        log.debug("Whether the topics of pipeline %s exist is not known: %s", pipeline.name, error)
+        log.debug(
+            "could not check whether the topics of pipeline %s exist: %s", pipeline.name, error
+        )
 
 
 def _check_target_topics(pipeline: Pipeline, sink: SinkSettings) -> None:

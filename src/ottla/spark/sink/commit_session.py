@@ -164,7 +164,7 @@ class CommitSession:
         deleted = missing_topics(self._admin, [each.topic for each in offsets])
         if deleted:
             log.warning(
-                "%s: %s exist no longer: the group keeps no offsets of them",
+                "%s: %s exist no longer: their offsets are not committed",
                 self.target.pipeline,
                 ", ".join(deleted),
             )
@@ -184,7 +184,9 @@ class CommitSession:
             marker = read_progress(self._admin, self.target, (), is_stable=True).marker
         except OttlaError as error:
             # Without permission to ask, the pipeline restarts: if another instance took over, the restart finds out.
-            log.warning("%s: which instance fenced this one is not known: %s", pipeline, error)
+            log.warning(
+                "%s: the instance that fenced this one could not be found: %s", pipeline, error
+            )
             return True
         return marker is None or (marker.query == plan.query and marker.batch < plan.batch)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from ottla.client.admin_model.configs import ConfigResource
 from ottla.client.blocking.admin import Admin
-from ottla.client.existing_topics import existing
+from ottla.client.existing_topics import describe_existing_topics
 from ottla.errors import ConfigError, KafkaError
 from ottla.spark.cluster_queries import missing_topics
 from ottla.spark.sink.process_state import SINK_PROCESS
@@ -33,7 +33,7 @@ def partition_counts(
 ) -> dict[str, int]:
     """The counts of now, from the cluster: a producer's metadata may be minutes old."""
     admin = SINK_PROCESS.admin(settings.admin)
-    found = existing(admin, dict.fromkeys([*needed, *others]))
+    found = describe_existing_topics(admin, dict.fromkeys([*needed, *others]))
     counts = {name: len(topic.partitions) for name, topic in found.items()}
     missing = [each for each in needed if each not in counts]
     if missing:

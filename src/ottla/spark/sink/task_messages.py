@@ -69,7 +69,7 @@ class Parcel:
 NOTHING: Final = Parcel()
 
 
-def packed(
+def pack_batches(
     batches: Iterable[EncodedBatch], shared_folder: str | None, name: tuple[str, int, int]
 ) -> Parcel:
     """The record batches of a task; large ones in a file if there is a folder that task and driver share.

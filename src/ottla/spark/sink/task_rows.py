@@ -17,7 +17,7 @@ from ottla.spark.sink.commit_planner import NO_MICRO_BATCHES
 from ottla.spark.sink.process_state import SINK_PROCESS
 from ottla.spark.sink.sink_options import SinkSettings
 from ottla.spark.sink.target_topics import partition_counts
-from ottla.spark.sink.task_messages import NOTHING, Parcel, packed
+from ottla.spark.sink.task_messages import NOTHING, Parcel, pack_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +107,7 @@ def pack_rows(
     shared_folder: str | None,
 ) -> Parcel:
     """The rows of a task, encoded for the driver; through a file if the driver's folder is this process's too."""
-    return packed(
+    return pack_batches(
         encode_rows(settings, counts, batches, task.first_partition),
         shared_folder if shared_folder == driver_folder() else None,
         (task.query or "batch", task.batch or 0, task.attempt),

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from ottla.client.admin_model.offsets import IsolationLevel, OffsetSpec
 from ottla.client.blocking.admin import Admin
-from ottla.client.existing_topics import existing
+from ottla.client.existing_topics import describe_existing_topics
 from ottla.errors import ConfigError, KafkaError, RetriableError, TimedOutError
 from ottla.model import TopicPartition, topic_id_text
 from ottla.spark.cluster_queries import (
@@ -66,7 +66,7 @@ class SourceCluster:
 
     def found(self) -> FoundPartitions:
         """The partitions of the subscription that exist now."""
-        topics = self._request(lambda: existing(self.admin, self._topics()))
+        topics = self._request(lambda: describe_existing_topics(self.admin, self._topics()))
         wanted = self._options.subscription.partitions
         partitions = [
             TopicPartition(name, info.partition)

@@ -32,12 +32,14 @@ class TaskSizes(NamedTuple):
     max_records: int | None = None
 
 
-def tasks(ranges: Iterable[OffsetRange], sizes: TaskSizes) -> list[tuple[OffsetRange, ...]]:
+def ranges_by_task(
+    ranges: Iterable[OffsetRange], sizes: TaskSizes
+) -> list[tuple[OffsetRange, ...]]:
     """The ranges of each task, at most one of a partition."""
     parts = split(ranges, sizes)
     if sizes.min_records is None:
         return [(each,) for each in parts]
-    return joined(parts, sizes.min_records, sizes.max_records)
+    return join_small_ranges(parts, sizes.min_records, sizes.max_records)
 
 
 def split(ranges: Iterable[OffsetRange], sizes: TaskSizes) -> list[OffsetRange]:
@@ -48,7 +50,9 @@ def split(ranges: Iterable[OffsetRange], sizes: TaskSizes) -> list[OffsetRange]:
     """
     found = [each for each in ranges if each.size > 0]
     if sizes.max_records is not None:
-        found = [part for each in found for part in cut(each, -(-each.size // sizes.max_records))]
+        found = [
+            part for each in found for part in cut_range(each, -(-each.size // sizes.max_records))
+        ]
     least = sizes.min_records or 1
     total = sum(each.size for each in found)
     wanted = min(sizes.min_partitions or 1, total // least)
@@ -58,12 +62,13 @@ def split(ranges: Iterable[OffsetRange], sizes: TaskSizes) -> list[OffsetRange]:
     # Ranges that stay whole are not counted, so that the parts of the others have about the same size.
     rest = total - sum(each.size for each in whole)
     left = max(wanted - _task_count(whole, least), 1)
-    kept = set(whole)
+    unsplit = set(whole)
     return [
         part
         for each in found
-        for part in cut(
-            each, 1 if each in kept else min(_part_count(each.size, rest, left), each.size // least)
+        for part in cut_range(
+            each,
+            1 if each in unsplit else min(_part_count(each.size, rest, left), each.size // least),
         )
     ]
 
@@ -72,7 +77,7 @@ _Task = tuple[int, list[int]]
 """How many offsets, and the places of the ranges."""
 
 
-def joined(
+def join_small_ranges(
     ranges: Sequence[OffsetRange], min_records: int, max_records: int | None
 ) -> list[tuple[OffsetRange, ...]]:
     """Ranges of fewer than `min_records` together, until each task has at least that many, and at most `max_records`.
@@ -102,7 +107,7 @@ def _fits(size: int, max_records: int | None) -> bool:
     return max_records is None or size <= max_records
 
 
-def cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+def cut_range(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     """The range in `parts` pieces whose sizes differ by one at most; empty ones are left out."""
     partition, start, end = whole
     edges = [start + whole.size * part // parts for part in range(parts)] + [end]

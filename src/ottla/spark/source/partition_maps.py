@@ -13,7 +13,7 @@ MOST: Final = (1 << 63) - 1
 MOST_PARTITIONS: Final = 1 << 31
 
 
-def nested(numbers: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+def nest_by_topic(numbers: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     """{topic: {partition: number}}, always in the same order: Spark compares offsets as text."""
     found: dict[str, dict[str, int]] = {}
     for partition in sorted(numbers):
@@ -21,8 +21,8 @@ def nested(numbers: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     return found
 
 
-def flat(numbers: object, least: int = 0) -> dict[TopicPartition, int]:
-    """The inverse of `nested`; a ValueError says what is wrong with it."""
+def flatten_by_topic(numbers: object, least: int = 0) -> dict[TopicPartition, int]:
+    """The inverse of `nest_by_topic`; a ValueError says what is wrong with it."""
     if not isinstance(numbers, dict):
         raise ValueError("it is not an object of topics")
     found: dict[TopicPartition, int] = {}
@@ -42,7 +42,7 @@ def read_numbers(option: str, text: str, least: int) -> dict[TopicPartition, int
     """The numbers in the value of an option."""
     example = '{"orders":{"0":23,"1":42}}'
     try:
-        found = flat(json.loads(text), least)
+        found = flatten_by_topic(json.loads(text), least)
     except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"{option}={text!r} is not valid: it must be like {example} ({error})"

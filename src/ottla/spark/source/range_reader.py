@@ -65,37 +65,37 @@ def read_ranges(
     schema: Any,
 ) -> Iterator[Any]:
     """The records of ranges of different partitions as `pyarrow.RecordBatch`es, those of a partition in their order."""
-    kept = _take_consumer(options.consumer, topic_ids)
+    shared = _take_consumer(options.consumer, topic_ids)
     try:
-        yield from _RangesReader(kept, wanted, options).batches(schema)
+        yield from _RangesReader(shared, wanted, options).batches(schema)
     except GeneratorExit:
-        _return_consumer(kept)
+        _return_consumer(shared)
         raise
     except BaseException:
-        kept.consumer.close()
+        shared.consumer.close()
         raise
-    _return_consumer(kept)
+    _return_consumer(shared)
 
 
 def _take_consumer(options: Mapping[str, str], topic_ids: Mapping[str, str]) -> _SharedConsumer:
     key = tuple(sorted(options.items()))
-    for kept in [each for each in _idle if each.key == key]:
-        _idle.remove(kept)
-        if all(kept.topic_ids.get(topic, found) == found for topic, found in topic_ids.items()):
-            kept.topic_ids.update(topic_ids)
-            return kept
-        kept.consumer.close()
+    for shared in [each for each in _idle if each.key == key]:
+        _idle.remove(shared)
+        if all(shared.topic_ids.get(topic, found) == found for topic, found in topic_ids.items()):
+            shared.topic_ids.update(topic_ids)
+            return shared
+        shared.consumer.close()
     return _SharedConsumer(key, Consumer(dict(options)), {}, {}, dict(topic_ids))
 
 
-def _return_consumer(kept: _SharedConsumer) -> None:
-    _idle.append(kept)
+def _return_consumer(shared: _SharedConsumer) -> None:
+    _idle.append(shared)
     while len(_idle) > _MOST_IDLE:
         _idle.pop(0).consumer.close()
 
 
 def close_idle() -> None:
-    """Close the idle consumers."""
+    """Close the idle consumers: for tests, since Spark ends the processes of workers."""
     while _idle:
         _idle.pop().consumer.close()
 
@@ -104,10 +104,10 @@ class _RangesReader:
     """Reads several ranges at the same time with one consumer."""
 
     def __init__(
-        self, kept: _SharedConsumer, wanted: Sequence[OffsetRange], options: SourceOptions
+        self, shared: _SharedConsumer, wanted: Sequence[OffsetRange], options: SourceOptions
     ) -> None:
-        self._consumer, self._positions = kept.consumer, kept.positions
-        self._used_at = kept.used_at
+        self._consumer, self._positions = shared.consumer, shared.positions
+        self._used_at = shared.used_at
         self._starts = {each.partition: each.start_offset for each in wanted}
         self._ends: dict[Partition, int] = {each.partition: each.end_offset for each in wanted}
         assert len(self._starts) == len(wanted), "a task has one range of a partition"

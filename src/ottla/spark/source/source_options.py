@@ -179,7 +179,7 @@ def _subscription(found: Mapping[str, Any]) -> Subscription:
     chosen = [name for name in names if found[name] is not None]
     if len(chosen) != 1:
         what = f"{' and '.join(chosen)} are given" if chosen else "none is given"
-        raise ConfigError(f"one of {', '.join(names)} says what is read, and {what}: give one")
+        raise ConfigError(f"exactly one of {', '.join(names)} is needed, and {what}")
     if found["assign"] is not None:
         return Subscription(partitions=read_partitions("assign", found["assign"]))
     if found["subscribe"] is not None:

@@ -21,7 +21,7 @@ from ottla.errors import ConfigError
 from ottla.model import TopicPartition
 from ottla.records.arrow import SCHEMA, SCHEMA_WITHOUT_HEADERS
 from ottla.spark.runtime.daemon import freeze_loaded_modules
-from ottla.spark.source.offset_ranges import OffsetRange, tasks
+from ottla.spark.source.offset_ranges import OffsetRange, ranges_by_task
 from ottla.spark.source.range_reader import read_ranges
 from ottla.spark.source.source_options import SourceOptions, includes_headers
 
@@ -80,7 +80,7 @@ class RangePartition(InputPartition):
 def plan_tasks(
     ranges: list[OffsetRange], topic_ids: Mapping[str, str], options: SourceOptions
 ) -> list[InputPartition]:
-    return [RangePartition(each, topic_ids) for each in tasks(ranges, options.task_sizes)]
+    return [RangePartition(each, topic_ids) for each in ranges_by_task(ranges, options.task_sizes)]
 
 
 def read_task(partition: InputPartition, options: SourceOptions) -> Iterator[Any]:

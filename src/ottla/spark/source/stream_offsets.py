@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from ottla.errors import OttlaError
 from ottla.model import TopicPartition
 from ottla.spark.source.offset_ranges import OffsetRange
-from ottla.spark.source.partition_maps import flat, nested
+from ottla.spark.source.partition_maps import flatten_by_topic, nest_by_topic
 
 VERSION: Final = 1
 
@@ -49,13 +49,13 @@ class SourceOffset:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON for Spark's offset log; equal positions have equal texts."""
-        found: dict[str, Any] = {"version": VERSION, "topics": nested(self.offsets)}
+        found: dict[str, Any] = {"version": VERSION, "topics": nest_by_topic(self.offsets)}
         if self.topic_ids:
             found["ids"] = {name: self.topic_ids[name] for name in sorted(self.topic_ids)}
         if self.new:
-            found["new"] = nested(self.new)
+            found["new"] = nest_by_topic(self.new)
         if self.begin:
-            found["begin"] = nested(self.begin)
+            found["begin"] = nest_by_topic(self.begin)
         if self.cluster is not None:
             found["cluster"] = self.cluster
         if self.group is not None:
@@ -80,16 +80,16 @@ class SourceOffset:
                 raise ValueError("it is not an object")
             # A topic may be called `version`, but then it has partitions.
             if isinstance(found.get("version", {}), dict):
-                return cls(flat(found))
+                return cls(flatten_by_topic(found))
             if found["version"] != VERSION:
                 raise ValueError(f"version {found['version']} is not known: use a newer Ottla")
             return cls(
-                flat(found.get("topics")),
+                flatten_by_topic(found.get("topics")),
                 _texts(found.get("ids", {})),
                 _text(found.get("cluster")),
                 _text(found.get("group")),
-                flat(found.get("new", {})),
-                flat(found.get("begin", {})),
+                flatten_by_topic(found.get("new", {})),
+                flatten_by_topic(found.get("begin", {})),
             )
         except ValueError as error:
             raise OffsetFormatError(

@@ -125,7 +125,7 @@ def results_or_raise(results: Mapping[K, V], errors: Mapping[K, KafkaError], of:
     raise PartialFailureError(results, errors, of)
 
 
-def unsupported(api: str, what: str, since: str) -> KafkaError:
+def unsupported_error(api: str, what: str, since: str) -> KafkaError:
     """The error of a call that needs a newer broker; the client can still be used."""
     return AbortableError(
         ErrorCode.UNSUPPORTED_VERSION, f"{what} needs Kafka {since} or later.", {"api": api}

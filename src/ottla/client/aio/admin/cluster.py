@@ -11,7 +11,7 @@ from ottla.client.admin_model.cluster import (
     LogDirDescription,
     ReplicaInfo,
 )
-from ottla.client.aio.admin.answers import Answers, V, unsupported
+from ottla.client.aio.admin.answers import Answers, V, unsupported_error
 from ottla.client.aio.admin.nodes import AnyNode, GivenNodes
 from ottla.client.aio.admin.requests import (
     AdminCalls,
@@ -190,7 +190,7 @@ def _describe_request(
 ) -> DescribeClusterRequest:
     """A DescribeCluster request."""
     if include_fenced_brokers and version < 2:
-        raise unsupported(name_of(DescribeClusterRequest), "Listing fenced brokers", "4.0")
+        raise unsupported_error(name_of(DescribeClusterRequest), "Listing fenced brokers", "4.0")
     return DescribeClusterRequest(
         include_cluster_authorized_operations=include_authorized_operations,
         include_fenced_brokers=include_fenced_brokers,
@@ -215,7 +215,7 @@ def _read_cluster(
 def _metadata_request(version: int, include_authorized_operations: bool) -> MetadataRequest:
     """A Metadata request for brokers only."""
     if include_authorized_operations and not 8 <= version <= 10:
-        raise unsupported(name_of(MetadataRequest), "Asking for authorized operations", "2.3")
+        raise unsupported_error(name_of(MetadataRequest), "Asking for authorized operations", "2.3")
     return MetadataRequest(
         topics=[],
         # As in Kafka's client: no topic is named, so none can be created, and old brokers accept no other value.

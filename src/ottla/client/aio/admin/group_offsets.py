@@ -11,7 +11,7 @@ from ottla.client.aio.admin.answers import (
     Answers,
     ErrorMeaning,
     results_or_raise,
-    unsupported,
+    unsupported_error,
 )
 from ottla.client.aio.admin.nodes import group_coordinators
 from ottla.client.aio.admin.requests import (
@@ -23,7 +23,7 @@ from ottla.client.aio.admin.requests import (
     timeout_in_seconds,
     version_at,
 )
-from ottla.client.aio.admin.topics import named
+from ottla.client.aio.admin.topics import as_list
 from ottla.client.arguments import positions_of
 from ottla.client.model import OffsetAndMetadata
 from ottla.client.state.group.group_offsets import TopicIds, commit_request
@@ -94,7 +94,7 @@ class GroupOffsetCalls(AdminCalls):
                 group: None if some is None else by_topic(some) for group, some in groups.items()
             }
         else:
-            wanted = dict.fromkeys(named(groups))
+            wanted = dict.fromkeys(as_list(groups))
 
         async def ask(
             node: int, some: list[str], limit_ms: float, answers: Answers[str, GroupOffsets]
@@ -180,7 +180,7 @@ def _fetch_request(
 ) -> OffsetFetchRequest:
     """An OffsetFetch request; None stands for all partitions of a group."""
     if require_stable and version < 7:
-        raise unsupported(name_of(OffsetFetchRequest), "Waiting for stable offsets", "2.5")
+        raise unsupported_error(name_of(OffsetFetchRequest), "Waiting for stable offsets", "2.5")
     if version >= _FIRST_VERSION_WITH_GROUPS:
         return OffsetFetchRequest(
             groups=[

@@ -12,7 +12,7 @@ from ottla.client.admin_model.groups import (
     MemberDescription,
     MemberToRemove,
 )
-from ottla.client.aio.admin.answers import Answers, results_or_raise, unsupported
+from ottla.client.aio.admin.answers import Answers, results_or_raise, unsupported_error
 from ottla.client.aio.admin.cluster import ClusterCalls
 from ottla.client.aio.admin.group_descriptions import (
     CONSUMER_PROTOCOL,
@@ -23,7 +23,7 @@ from ottla.client.aio.admin.group_descriptions import (
 )
 from ottla.client.aio.admin.nodes import group_coordinators
 from ottla.client.aio.admin.requests import ApiCall, name_of, timeout_in_seconds
-from ottla.client.aio.admin.topics import named
+from ottla.client.aio.admin.topics import as_list
 from ottla.client.model import Node
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -99,7 +99,7 @@ class GroupCalls(ClusterCalls):
     ) -> dict[str, GroupDescription]:
         """The state and the members of groups of the classic protocol, whatever their protocol type."""
         found = await self._describe_classic(
-            named(group_ids), include_authorized_operations, timeout, any_group
+            as_list(group_ids), include_authorized_operations, timeout, any_group
         )
         return results_or_raise(found.results, found.errors, "groups")
 
@@ -112,7 +112,7 @@ class GroupCalls(ClusterCalls):
         timeout: float | None = None,
     ) -> dict[str, GroupDescription]:
         """Like `describe_groups`, for consumer groups of both protocols (KIP-848); other groups are errors."""
-        wanted = named(group_ids)
+        wanted = as_list(group_ids)
         found = await self._describe_classic(
             wanted, include_authorized_operations, timeout, not_a_consumer_group
         )
@@ -190,7 +190,7 @@ class GroupCalls(ClusterCalls):
             return DeleteGroupsRequest(groups_names=some)
 
         call = ApiCall(DeleteGroupsRequest, build, _read_deleted)
-        await self._requests.ask(named(group_ids), group_coordinators(), call, timeout)
+        await self._requests.ask(as_list(group_ids), group_coordinators(), call, timeout)
 
     @timeout_in_seconds
     async def remove_members_from_consumer_group(
@@ -229,9 +229,9 @@ class GroupCalls(ClusterCalls):
 def _list_request(version: int, states: Sequence[str], types: Sequence[str]) -> ListGroupsRequest:
     """A ListGroups request."""
     if states and version < 4:
-        raise unsupported(name_of(ListGroupsRequest), "Listing groups by state", "2.6")
+        raise unsupported_error(name_of(ListGroupsRequest), "Listing groups by state", "2.6")
     if types and version < 5:
-        raise unsupported(name_of(ListGroupsRequest), "Listing groups by type", "3.8")
+        raise unsupported_error(name_of(ListGroupsRequest), "Listing groups by type", "3.8")
     return ListGroupsRequest(states_filter=list(states), types_filter=list(types))
 
 
@@ -255,7 +255,9 @@ def _describe_request(
 ) -> DescribeGroupsRequest:
     """A DescribeGroups request."""
     if include_authorized_operations and version < 3:
-        raise unsupported(name_of(DescribeGroupsRequest), "Asking for authorized operations", "2.3")
+        raise unsupported_error(
+            name_of(DescribeGroupsRequest), "Asking for authorized operations", "2.3"
+        )
     return DescribeGroupsRequest(
         groups=group_ids, include_authorized_operations=include_authorized_operations
     )
@@ -281,7 +283,9 @@ def _remove_request(
     if version < 3:
         if len(members) == 1 and members[0].group_instance_id is None:
             return LeaveGroupRequest(group_id=group_id, member_id=members[0].member_id)
-        raise unsupported(name_of(LeaveGroupRequest), "Removing several or static members", "2.4")
+        raise unsupported_error(
+            name_of(LeaveGroupRequest), "Removing several or static members", "2.4"
+        )
     return LeaveGroupRequest(
         group_id=group_id,
         members=[

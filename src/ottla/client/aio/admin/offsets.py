@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ottla.client.admin_model.offsets import EpochEnd, IsolationLevel, ListedOffset, OffsetSpec
-from ottla.client.aio.admin.answers import Answers, unsupported
+from ottla.client.aio.admin.answers import Answers, unsupported_error
 from ottla.client.aio.admin.nodes import Leaders
 from ottla.client.aio.admin.requests import (
     AdminCalls,
@@ -107,7 +107,7 @@ def _is_supported(
     if since is None or version >= since[0]:
         return True
     what = f"Asking for {OffsetSpec(spec).name.lower()} offsets"
-    answers.errors[key] = unsupported(answers.api, what, since[1])
+    answers.errors[key] = unsupported_error(answers.api, what, since[1])
     return False
 
 
@@ -119,7 +119,7 @@ def _list_request(
 ) -> ListOffsetsRequest:
     """A ListOffsets request."""
     if isolation_level is IsolationLevel.READ_COMMITTED and version < 2:
-        raise unsupported(name_of(ListOffsetsRequest), "The isolation level", "0.11")
+        raise unsupported_error(name_of(ListOffsetsRequest), "The isolation level", "0.11")
     return ListOffsetsRequest(
         replica_id=_CONSUMER_REPLICA_ID,
         isolation_level=isolation_level,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ottla.client.admin_model.topics import ElectionType, NewPartitions, PartitionReassignment
-from ottla.client.aio.admin.answers import Answers, results_or_raise, unsupported
+from ottla.client.aio.admin.answers import Answers, results_or_raise, unsupported_error
 from ottla.client.aio.admin.nodes import Controller, Leaders
 from ottla.client.aio.admin.requests import (
     AdminCalls,
@@ -166,7 +166,7 @@ def _elect_request(
 ) -> ElectLeadersRequest:
     """An ElectLeaders request."""
     if election_type is not ElectionType.PREFERRED and version < 1:
-        raise unsupported(name_of(ElectLeadersRequest), "Electing unclean leaders", "2.4")
+        raise unsupported_error(name_of(ElectLeadersRequest), "Electing unclean leaders", "2.4")
     return ElectLeadersRequest(
         election_type=election_type,
         topic_partitions=(

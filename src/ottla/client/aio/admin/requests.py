@@ -76,7 +76,7 @@ class ApiCall(Generic[K, V]):
 
 
 def name_of(request: type[Any]) -> str:
-    """The name of an API as Kafka has it."""
+    """Kafka's name of an API."""
     return info_of(request).name.removesuffix("Request")
 
 

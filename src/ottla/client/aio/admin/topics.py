@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ottla.client.admin_model.configs import ConfigEntry
 from ottla.client.admin_model.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
-from ottla.client.aio.admin.answers import AT_CONTROLLER, Answers, ErrorMeaning, unsupported
+from ottla.client.aio.admin.answers import AT_CONTROLLER, Answers, ErrorMeaning, unsupported_error
 from ottla.client.aio.admin.nodes import AnyNode, Controller
 from ottla.client.aio.admin.requests import AdminCalls, ApiCall, timeout_in_seconds, version_at
 from ottla.client.aio.admin.topic_descriptions import (
@@ -85,7 +85,7 @@ class TopicCalls(AdminCalls):
 
         meanings = {} if retry_on_quota_violation else FAIL_ON_QUOTA
         call = ApiCall(DeleteTopicsRequest, build, _read_deleted, meanings=meanings)
-        await self._requests.ask(named(topics), Controller("topic", "topics"), call, timeout)
+        await self._requests.ask(as_list(topics), Controller("topic", "topics"), call, timeout)
 
     @timeout_in_seconds
     async def list_topics(
@@ -117,7 +117,7 @@ class TopicCalls(AdminCalls):
 
         Named topics are described in pages (KIP-966) if the broker supports that.
         """
-        wanted = named(topics)
+        wanted = as_list(topics)
         found = await self._describe_topics(
             wanted,
             include_authorized_operations,
@@ -177,7 +177,7 @@ class TopicCalls(AdminCalls):
 FAIL_ON_QUOTA = {**AT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED: ErrorMeaning.FAIL}
 
 
-def named(topics: Iterable[TopicName] | TopicName) -> list[TopicName]:
+def as_list(topics: Iterable[TopicName] | TopicName) -> list[TopicName]:
     """A list of names or ids; a single one counts as a list."""
     if isinstance(topics, str | UUID):
         return [topics]
@@ -189,7 +189,7 @@ def _creatable_topic(topic: NewTopic, version: int) -> CreatableTopic:
     assignments = topic.replicas_assignments
     uses_defaults = assignments is None and None in (topic.num_partitions, topic.replication_factor)
     if uses_defaults and version < 4:
-        raise unsupported("CreateTopics", "Leaving counts to the broker's defaults", "2.4")
+        raise unsupported_error("CreateTopics", "Leaving counts to the broker's defaults", "2.4")
     return CreatableTopic(
         name=topic.name,
         num_partitions=_NOT_SAID if topic.num_partitions is None else topic.num_partitions,
@@ -242,7 +242,7 @@ def _delete_request(topics: list[str | UUID], version: int, limit_ms: int) -> De
         return DeleteTopicsRequest(topics=states, timeout_ms=limit_ms)
     names = [topic for topic in topics if isinstance(topic, str)]
     if len(names) < len(topics):
-        raise unsupported("DeleteTopics", "Deleting topics by id", "2.8")
+        raise unsupported_error("DeleteTopics", "Deleting topics by id", "2.8")
     return DeleteTopicsRequest(topic_names=names, timeout_ms=limit_ms)
 
 
@@ -272,14 +272,14 @@ def _describe_request(
 ) -> MetadataRequest:
     """A Metadata request for some topics."""
     if include_authorized_operations and version < 8:
-        raise unsupported("Metadata", "Asking for authorized operations", "2.3")
+        raise unsupported_error("Metadata", "Asking for authorized operations", "2.3")
     wanted = []
     for topic in topics:
         if isinstance(topic, str):
             wanted.append(MetadataRequestTopic(name=topic))
         elif version < 12:
             # Versions 10 and 11 have the field, but brokers respond wrongly (KAFKA-12701).
-            raise unsupported("Metadata", "Describing topics by id", "3.0")
+            raise unsupported_error("Metadata", "Describing topics by id", "3.0")
         else:
             wanted.append(MetadataRequestTopic(topic_id=topic, name=None))
     return MetadataRequest(

@@ -12,11 +12,11 @@ from ottla.client.admin_model.transactions import (
     TransactionListing,
     TransactionState,
 )
-from ottla.client.aio.admin.answers import Answers, ErrorMeaning, unsupported
+from ottla.client.aio.admin.answers import Answers, ErrorMeaning, unsupported_error
 from ottla.client.aio.admin.cluster import ClusterCalls
 from ottla.client.aio.admin.nodes import GivenNode, Leaders, transaction_coordinators
 from ottla.client.aio.admin.requests import ApiCall, Nodes, by_topic, name_of, timeout_in_seconds
-from ottla.client.aio.admin.topics import named
+from ottla.client.aio.admin.topics import as_list
 from ottla.errors import ErrorCode, PartialFailureError
 from ottla.model import TopicPartition
 from ottla.wire.messages.describe_producers import (
@@ -93,7 +93,7 @@ class TransactionCalls(ClusterCalls):
             _read_described(response, node, answers)
 
         return await self._requests.ask_by(
-            named(transactional_ids),
+            as_list(transactional_ids),
             transaction_coordinators(),
             name_of(DescribeTransactionsRequest),
             ask,
@@ -168,7 +168,7 @@ class TransactionCalls(ClusterCalls):
         meanings = {**nodes.meanings, ErrorCode.CONCURRENT_TRANSACTIONS: ErrorMeaning.RETRY}
         api = name_of(InitProducerIdRequest)
         return await self._requests.ask_by(
-            named(transactional_ids), nodes, api, ask, timeout, meanings
+            as_list(transactional_ids), nodes, api, ask, timeout, meanings
         )
 
 
@@ -182,9 +182,9 @@ def _list_request(
     """A ListTransactions request."""
     api = name_of(ListTransactionsRequest)
     if duration_ms is not None and version < 1:
-        raise unsupported(api, "Listing transactions by duration", "3.8")
+        raise unsupported_error(api, "Listing transactions by duration", "3.8")
     if pattern is not None and version < 2:
-        raise unsupported(api, "Listing transactions by pattern", "4.1")
+        raise unsupported_error(api, "Listing transactions by pattern", "4.1")
     return ListTransactionsRequest(
         state_filters=states,
         producer_id_filters=producer_ids,

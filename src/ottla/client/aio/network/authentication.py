@@ -13,7 +13,13 @@ from typing import Any
 
 from ottla.client.aio.network.connection import Connection
 from ottla.client.plugins.configured_objects import token_callback_of
-from ottla.client.security.mechanisms import Mechanism, OAuthBearer, Plain, Token, refused
+from ottla.client.security.mechanisms import (
+    Mechanism,
+    OAuthBearer,
+    Plain,
+    Token,
+    authentication_error,
+)
 from ottla.client.security.scram import scram, scram_with_token
 from ottla.config.security import OAUTHBEARER, PLAIN, SecurityConfig
 from ottla.errors import ErrorCode, FatalError, KafkaError, RetriableError, exception_for
@@ -180,7 +186,7 @@ async def _token(callback: Callable[[], Any]) -> Token:
             ErrorCode.NETWORK_EXCEPTION, f"The callback for tokens failed: {error!r}."
         ) from error
     except Exception as error:
-        raise refused(f"The callback for tokens raised {error!r}.") from error
+        raise authentication_error(f"The callback for tokens raised {error!r}.") from error
     return _read_token(found)
 
 
@@ -190,7 +196,7 @@ def _read_token(found: object) -> Token:
             return Token(found)
         case (str() as value, Mapping() as extensions):
             return Token(value, extensions)
-    raise refused(
+    raise authentication_error(
         f"The callback for tokens returned {type(found).__name__}: "
         "it must return the token as text, or the token and a dictionary of SASL extensions."
     )

@@ -265,7 +265,7 @@ class Producer(ClosedByBlock):
             await transactor.send_offsets(positions, group, method)
 
     async def commit_transaction(self) -> None:
-        """Send what is left, then commit; after an AbortableError, abort."""
+        """Send all buffered records, then commit; after an AbortableError, abort."""
         transactions, transactor = self._transactional("commit_transaction")
         await transactor.run(*transactions.begin_commit())
 

@@ -69,7 +69,11 @@ def log_lost_records(accumulator: Accumulator, config: ProducerConfig) -> None:
         count += unsent_count
     if not parts:
         return
-    advice = "; result() of what send() returns, or on_delivery, would have told" if failed else ""
+    advice = (
+        "; result() of the future that send() returns, or on_delivery, reports each of them"
+        if failed
+        else ""
+    )
     log.warning(
         "%s lost %d records that were not acknowledged: %s%s",
         config.client_id,

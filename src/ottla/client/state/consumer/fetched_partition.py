@@ -25,7 +25,7 @@ from ottla.records.batch import (
 from ottla.records.client_kernel import RecordsReader
 from ottla.records.control import MarkerType, parse_marker_type
 from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
-from ottla.records.legacy import upgraded
+from ottla.records.legacy import upgrade_legacy
 from ottla.records.record import Buffer
 from ottla.wire.messages.fetch import PartitionData
 
@@ -353,7 +353,7 @@ def _split_upgraded(
     """Like `_split`, for records in the formats before Kafka 0.11."""
     assert data.records is not None
     try:
-        data.records = memoryview(upgraded(data.records))
+        data.records = memoryview(upgrade_legacy(data.records))
     except CorruptRecordsError as error:
         return [], corrupt_error(partition, fetch_offset, str(error))
     return _split(partition, fetch_offset, data)

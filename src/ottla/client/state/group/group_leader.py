@@ -151,7 +151,7 @@ def check_cooperative(
     moved = [str(partition) for partition in added if partition in taken]
     if moved:
         raise IllegalStateError(
-            "the assignor works with the cooperative protocol and gives partitions to new owners at once, "
+            "the assignor works with the cooperative protocol and assigns partitions to new owners at once, "
             f"while others still have them: {', '.join(moved)}"
         )
 

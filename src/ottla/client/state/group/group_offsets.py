@@ -183,7 +183,7 @@ def _fetched_partitions(
 
 
 def _fetch_failure(failures: Mapping[TopicPartition, ErrorCode]) -> KafkaError:
-    """The error to raise: first one that a retry does not cure."""
+    """The error to raise: one that is not retriable, if there is any."""
     code = min(failures.values(), key=lambda each: each in _TEMPORARY)
     where = ", ".join(str(each) for each, other in failures.items() if other is code)
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

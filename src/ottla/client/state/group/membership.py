@@ -96,7 +96,7 @@ class Reset(Enum):
     """The state that a member resets after an error."""
 
     NOTHING = "nothing"
-    GENERATION = "the generation; the member id is kept"
+    GENERATION = "the generation, but not the member id"
     MEMBER = "the generation and the member id"
 
 

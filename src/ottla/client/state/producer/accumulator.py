@@ -152,7 +152,7 @@ class Accumulator:
         reservation: Reservation,
         now_ms: float,
     ) -> RecordFuture:
-        """Add a record to a new batch in granted memory; the caller wakes the sender then."""
+        """Add a record to a new batch in granted memory; the caller has to wake the sender after that."""
         with self.lock:
             batch = self._new_batch(queue, reservation, now_ms)
             assert batch.builder is not None

@@ -21,7 +21,7 @@ from ottla.records.batch import (
 )
 from ottla.records.crc import crc32c
 from ottla.records.errors import CorruptRecordsError
-from ottla.records.legacy import read_message, upgraded
+from ottla.records.legacy import read_message, upgrade_legacy
 from ottla.records.record import Record
 from ottla.storage.local.folder import layout
 from ottla.storage.local.recovery.disk_trouble import whole_batch_position
@@ -122,7 +122,7 @@ class SegmentFile:
     def records(self, batch: FoundBatch) -> list[Record]:
         """The records of a batch whose checksum is right. Raises CorruptRecordsError."""
         data = self._read(batch.position, batch.size_bytes)
-        records = read_batch(data if batch.header is not None else upgraded(data), 0)
+        records = read_batch(data if batch.header is not None else upgrade_legacy(data), 0)
         for record in records:
             if not (
                 batch.header is None or batch.base_offset <= record.offset <= batch.last_offset

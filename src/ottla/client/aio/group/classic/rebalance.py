@@ -141,7 +141,7 @@ class Rebalance:
         """Commit, and give up the partitions that the protocol requires; False while the commit is under way."""
         if not self._has_committed():
             return False
-        kept: list[TopicPartition] = []
+        remaining: list[TopicPartition] = []
         owned = self._subscriptions.assigned()
         # In any case, also if the listener's call is cancelled, partitions that were given up are not read any more.
         try:
@@ -152,12 +152,12 @@ class Rebalance:
                 await self._listener.revoked(owned)
             else:
                 topics = self._subscriptions.subscription()
-                kept = [partition for partition in owned if partition.topic in topics]
-                if len(kept) < len(owned):
-                    await self._listener.revoked(tp for tp in owned if tp not in kept)
+                remaining = [partition for partition in owned if partition.topic in topics]
+                if len(remaining) < len(owned):
+                    await self._listener.revoked(tp for tp in owned if tp not in remaining)
         finally:
-            if len(kept) < len(owned) and self._subscriptions.uses_group:
-                self._subscriptions.assign_from_group(kept)
+            if len(remaining) < len(owned) and self._subscriptions.uses_group:
+                self._subscriptions.assign_from_group(remaining)
             self._subscriptions.reset_group_subscription()
         self._listener.raise_first()
         return True
