@@ -59,7 +59,8 @@ def test_what_a_snapshot_relies_on_is_on_disk_before_it(
             log.save_snapshot(Snapshot(5, b"five"), SaveTime.SOON)
             log.save_snapshot(Snapshot(5, b"dropped: one is on its way"), SaveTime.SOON)
             await drafted(log)
-        assert [name for name, _, _ in calls] == ["sync_path", "sync_path", "replace"]
+        assert [name for name, _, _ in calls] == ["sync_path", "sync_path", "replace", "replace"]
+        assert calls[2][1] == "transaction-index-checkpoint.tmp"
         assert {path for _, path, _ in calls[:2]} == {f"{0:020d}.txnindex", "orders-0"}
         assert all(thread.startswith("ottla-background") for _, _, thread in calls[:2])
         assert list(log.snapshots()) == [(5, b"five")]

@@ -289,6 +289,8 @@ class LocalLog:
             return
         try:
             old.complete_index()
+            # A kill may follow: from now on the transaction index of the old segment can be checked.
+            self._note_checksums()
             new = self._new_segment_file(old.end_offset)
         except OSError as error:
             raise refusal(f"cannot begin a new segment in {self._folder}", error) from error
@@ -576,6 +578,7 @@ class LocalLog:
             raise self.end.refusal()
         try:
             done.result()
+            self._note_checksums()
             self.durability.also_sync(self._snapshots.take_draft(offset, self._epoch))
             self._snapshots.prune(self._bases)
         except UnsyncedError as error:
