@@ -21,6 +21,7 @@ from ottla.broker.partitions import shard as shards
 from ottla.broker.partitions.replay import SLICE_BATCHES, Replay
 from ottla.broker.partitions.shard import Shard
 from ottla.config.broker import BrokerConfig
+from ottla.config.topic import TopicConfig
 from ottla.core.catalog import GROUPS_TOPIC, NewTopic, Topic
 from ottla.core.outcomes import Refused
 from ottla.core.partition import Partition
@@ -28,6 +29,7 @@ from ottla.core.producer_state import SnapshotDraft, read_snapshot
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 from ottla.ports import BatchEntry, LogStore
+from ottla.ports.futures import settled
 from ottla.records.batch import BatchFlag, build_batch
 from ottla.records.control import MarkerType
 from ottla.records.record import Record
@@ -321,7 +323,7 @@ def test_the_state_of_very_many_producers_is_saved_in_slices_as_it_was(
     asyncio.run(scenario())
 
 
-def test_the_state_is_saved_after_as_many_bytes_as_a_segment_has() -> None:
+def test_the_state_is_saved_at_the_base_offset_of_a_segment_that_an_append_begins() -> None:
     node = node_over(MemoryStore(clock=SteppingClock()))
     size_bytes = len(batch(7, 0))
     topic = node.cluster.catalog.topics[TOPIC]
@@ -329,8 +331,46 @@ def test_the_state_is_saved_after_as_many_bytes_as_a_segment_has() -> None:
     shard = shard_of(node)
     fill(shard, 1024 * 1024 // size_bytes)
     assert list(shard.log.snapshots()) == []
+    expected = shard.partition.producers.to_snapshot()
     fill(shard, 1)
-    assert [saved.offset for saved in shard.log.snapshots()] == [shard.partition.end_offset]
+    base_offset = shard.partition.end_offset - 1
+    assert shard.log.segments()[-1].base_offset == base_offset
+    assert list(shard.log.snapshots()) == [(base_offset, expected)]
+
+
+@pytest.mark.parametrize("producers_at_once", [1, 1000])
+def test_a_log_that_is_cut_still_knows_the_producers_whose_batches_were_deleted(
+    open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, producers_at_once: int
+) -> None:
+    monkeypatch.setattr(shards, "SNAPSHOT_PRODUCERS", producers_at_once)
+
+    async def scenario() -> None:
+        node = node_over(open_store(tmp_path / "live"))
+        opened = shard_of(node)
+        opened.log.configure(TopicConfig(segment_bytes=1000))
+        opened.append_own(batch(9, 0), NOW_MS)
+        for sequence in range(50):
+            opened.append_own(batch(7, sequence), NOW_MS)
+            await asyncio.sleep(0.005)
+        opened.log.roll()
+        await settled(opened.trim(opened.log.segments()[1].base_offset))
+        for sequence in range(50, 150):
+            opened.append_own(batch(7, sequence), NOW_MS)
+            await asyncio.sleep(0.005)
+        await until_saved(opened, opened.log.last_base_offset)
+
+    asyncio.run(scenario())
+    folder = crash_copy(tmp_path / "live", tmp_path / "cut") / f"{TOPIC}-0"
+    bases = sorted(int(path.stem) for path in folder.glob("*.log"))
+    assert len(bases) > 6
+    saved = {int(path.stem) for path in folder.glob("*.snapshot")}
+    assert len(saved & set(bases)) > len(bases) // 2, "most stand at the base offset of a segment"
+    for base_offset in bases[3:]:
+        for path in folder.glob(f"{base_offset:020d}.*"):
+            if path.suffix != ".snapshot":
+                path.unlink()
+    found = shard_of(node_over(open_store(tmp_path / "cut"))).partition.producers
+    assert {producer.producer_id for producer in found} == {7, 9}
 
 
 def test_retention_deletes_what_a_snapshot_covers_where_there_is_no_room_for_another() -> None:

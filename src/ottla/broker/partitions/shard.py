@@ -37,7 +37,7 @@ from ottla.records.control import MarkerType, build_marker_batch
 
 logger = EventLog(__name__)
 
-# After this many batches, or as many bytes as a segment may have, the state of the producers is saved.
+# After this many batches, and with every new segment, the state of the producers is saved.
 SNAPSHOT_BATCHES: Final = 20_000
 # A snapshot of more producers is written in slices of this many, which take one or two milliseconds.
 SNAPSHOT_PRODUCERS: Final = 1_000
@@ -89,7 +89,7 @@ class Shard:
         # When the broker stops, a snapshot is written if the log has grown since the last one.
         self._saved_offset = replay.saved_offset
         self._unsaved_batches = replay.batch_count
-        self._unsaved_bytes = 0
+        self._last_base_offset = replay.log.last_base_offset
         self._discard = discard
         self._draft: Draft | None = None
         self._unsettled: deque[tuple[int, int, asyncio.Future[None] | None]] = deque()
@@ -184,6 +184,8 @@ class Shard:
         )
         try:
             settled = self.log.append(data, (extent,), base_offset)
+            if self.log.last_base_offset != self._last_base_offset:
+                self._save_rolled()
             ended = partition.apply(header, base_offset, data, now_ms)
             if ended is not None and ended.is_aborted:
                 self.log.note_aborted(partition.aborted_span(ended))
@@ -202,16 +204,20 @@ class Shard:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         self._settle_later(partition.end_offset, len(data), settled)
         self._unsaved_batches += 1
-        self._unsaved_bytes += len(data)
-        if (
-            self._unsaved_batches >= SNAPSHOT_BATCHES
-            or self._unsaved_bytes >= self.config.segment_bytes
-        ):
+        if self._unsaved_batches >= SNAPSHOT_BATCHES:
             self._save_grown()
         return Appended(base_offset, append_time_ms, settled)
 
     # Snapshots: the state of the producers at an offset. None lies above the high watermark: the snapshot of a fenced
     # leader would count once its successor has appended other batches up to there.
+
+    def _save_rolled(self) -> None:
+        """Saves the state at the base offset of a segment that an append has begun, before the batch is applied.
+
+        Kafka keeps only such snapshots when it opens the folder, and a log that is cut needs an old one.
+        """
+        self._last_base_offset = self.log.last_base_offset
+        self._save_grown()
 
     def _save_grown(self) -> None:
         """Bounds the replay after a kill, whatever the size of segments; no client waits for it."""
@@ -220,7 +226,7 @@ class Shard:
 
     def _save_unawaited(self, when: SaveTime) -> None:
         """Saves the state as it is now; in slices if there are very many producers, and a loop is running."""
-        self._unsaved_batches = self._unsaved_bytes = 0
+        self._unsaved_batches = 0
         if len(self.partition.producers) > SNAPSHOT_PRODUCERS:
             try:
                 loop = asyncio.get_running_loop()
@@ -282,6 +288,7 @@ class Shard:
         _ignore_failure(self._finish_draft())
         self._save_unawaited(SaveTime.NOW)
         self.log.roll()
+        self._last_base_offset = self.log.last_base_offset
 
     def _settle_later(
         self, end_offset: int, size_bytes: int, settled: asyncio.Future[None] | None
