@@ -373,7 +373,7 @@ def test_a_log_that_is_cut_still_knows_the_producers_whose_batches_were_deleted(
     assert {producer.producer_id for producer in found} == {7, 9}
 
 
-def test_retention_deletes_what_a_snapshot_covers_where_there_is_no_room_for_another() -> None:
+def test_retention_deletes_where_there_is_no_room_for_a_snapshot() -> None:
     clock = SteppingClock()
     store = MemoryStore(clock=clock)
     shard = shard_of(node_over(store))
@@ -383,7 +383,10 @@ def test_retention_deletes_what_a_snapshot_covers_where_there_is_no_room_for_ano
     shard.log.roll()
     store._budget.max_bytes = store._budget.used_bytes
     assert shard.apply_retention(clock.now_ms() + shard.config.retention_ms + 1) is None
-    assert shard.log.start_offset == shard.partition.start_offset == 5
+    assert shard.log.start_offset == shard.partition.start_offset == 10
+    store._budget.max_bytes = 1 << 30
+    fill(shard, 1)
+    assert next(shard.log.snapshots()).offset == 10, "the next append saves it"
 
 
 def test_nothing_is_deleted_before_the_state_of_its_producers_is_saved(
@@ -397,7 +400,11 @@ def test_nothing_is_deleted_before_the_state_of_its_producers_is_saved(
             opened.append_own(batch(producer_id, 0), NOW_MS)
         opened.roll()
         assert [saved.offset for saved in opened.log.snapshots()] == []
-        opened.trim(100)
+        trimmed = opened.trim(100)
+        assert trimmed is not None
+        assert opened.log.start_offset == 0
+        await trimmed
+        assert opened.log.start_offset == 100
         assert [saved.offset for saved in opened.log.snapshots()] == [100]
         replayed = Replay(opened.log, NOW_MS)
         replayed.advance(1000)

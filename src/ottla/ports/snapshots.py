@@ -19,8 +19,8 @@ class SaveTime(enum.Enum):
     """When a snapshot is to be saved."""
 
     NOW = "now"
-    # The event loop does not wait for it. An engine may drop it, and says so by a failed future: if a newer one waits
-    # to be written, or writing fails.
+    # Written on a thread where a loop is running. While others are being written an engine may drop it for a newer one,
+    # and the future is done when that is.
     SOON = "soon"
     # When the claim is closed, once everything that was appended is durable; the snapshot may cover all of it.
     AT_CLOSE = "at close"

@@ -58,11 +58,11 @@ class AlreadyMarked(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A snapshot of the state at an offset that is being written in slices."""
+    """A snapshot that is being encoded in slices; `encoded` and `saved` are done when it is."""
 
     snapshot: SnapshotDraft
-    offset: int
-    when: SaveTime
+    encoded: asyncio.Future[None]
+    saved: asyncio.Future[None] | None
 
 
 class Waiter(Protocol):
@@ -225,6 +225,9 @@ class Shard:
             self._save_unawaited(SaveTime.SOON)
 
     def _save_unawaited(self, when: SaveTime) -> None:
+        _ignore_failure(self._save(when))
+
+    def _save(self, when: SaveTime) -> asyncio.Future[None] | None:
         """Saves the state as it is now; in slices if there are very many producers, and a loop is running."""
         self._unsaved_batches = 0
         if len(self.partition.producers) > SNAPSHOT_PRODUCERS:
@@ -233,9 +236,8 @@ class Shard:
             except RuntimeError:
                 pass
             else:
-                self._begin_draft(loop, when)
-                return
-        _ignore_failure(self._save_whole(when))
+                return self._begin_draft(loop, when)
+        return self._save_whole(when)
 
     def _save_whole(self, when: SaveTime) -> asyncio.Future[None] | None:
         offset = self.partition.end_offset
@@ -250,42 +252,39 @@ class Shard:
     def _note_saved(self, offset: int) -> None:
         self._saved_offset = max(self._saved_offset, offset)
 
-    def _begin_draft(self, loop: asyncio.AbstractEventLoop, when: SaveTime) -> None:
+    def _begin_draft(
+        self, loop: asyncio.AbstractEventLoop, when: SaveTime
+    ) -> asyncio.Future[None] | None:
+        """Begins to encode a snapshot, unless one is being encoded; returns when that one is saved."""
         if self._draft is None:
+            offset = self.partition.end_offset
             snapshot = self.partition.producers.begin_snapshot()
-            self._draft = Draft(snapshot, self.partition.end_offset, when)
+            encoded: asyncio.Future[None] = loop.create_future()
+            saved = after(
+                encoded, lambda: self._save_durable(Snapshot(offset, snapshot.finish()), when)
+            )
+            self._draft = Draft(snapshot, encoded, saved)
             loop.call_soon(self._write_slice, self._draft)
+        return self._draft.saved
 
     def _write_slice(self, draft: Draft) -> None:
-        if draft is not self._draft:
-            return
         if not self.log.is_open:
             self._end_draft()
+            draft.encoded.set_exception(StorageError("the claim is over"))
             return
         draft.snapshot.advance(SNAPSHOT_PRODUCERS)
         if not draft.snapshot.is_complete:
             asyncio.get_running_loop().call_soon(self._write_slice, draft)
             return
         self._end_draft()
-        with suppress(StorageError):
-            snapshot = Snapshot(draft.offset, draft.snapshot.finish())
-            _ignore_failure(self._save_durable(snapshot, draft.when))
-
-    def _finish_draft(self) -> asyncio.Future[None] | None:
-        """Saves the snapshot that is being written in slices, whole and now."""
-        draft = self._draft
-        if draft is None:
-            return None
-        self._end_draft()
-        return self._save_durable(Snapshot(draft.offset, draft.snapshot.finish()), SaveTime.NOW)
+        draft.encoded.set_result(None)
 
     def _end_draft(self) -> None:
         self._draft = None
         self.partition.producers.end_snapshot()
 
     def roll(self) -> None:
-        """Begins a new segment; the state of the producers is saved with it, as Kafka does."""
-        _ignore_failure(self._finish_draft())
+        """Begins a new segment although the last one is not full; `_save_rolled` is for those that appends begin."""
         self._save_unawaited(SaveTime.NOW)
         self.log.roll()
         self._last_base_offset = self.log.last_base_offset
@@ -357,14 +356,41 @@ class Shard:
         return after(self.log.trim(start_offset), lambda: self.partition.trim(start_offset))
 
     def prepare_trim(self, start_offset: int) -> asyncio.Future[None] | None:
-        """Saves what batches below an offset say of their producers; after a kill nothing else would."""
-        return after(self._finish_draft(), lambda: self._cover(start_offset))
+        """Durably saves what batches below an offset say of their producers; after a kill nothing else would.
+
+        Without room for a snapshot the batches are deleted all the same: that makes room.
+        """
+        try:
+            covered = self._cover(start_offset)
+        except StorageFullError as error:
+            self._note_uncovered(error)
+            return None
+        return None if covered is None else asyncio.ensure_future(self._covered(covered))
+
+    async def _covered(self, covered: asyncio.Future[None]) -> None:
+        try:
+            await covered
+        except StorageFullError as error:
+            self._note_uncovered(error)
+
+    def _note_uncovered(self, error: StorageFullError) -> None:
+        self._unsaved_batches = SNAPSHOT_BATCHES  # the next append tries again
+        logger.warning(
+            "snapshot_not_saved",
+            "partition %(topic)s-%(partition)d: cannot save a snapshot: %(reason)s",
+            topic=self.log.ref.topic,
+            partition=self.log.ref.partition,
+            reason=str(error),
+        )
 
     def _cover(self, offset: int) -> asyncio.Future[None] | None:
-        """Has a snapshot at or above an offset."""
-        if self._saved_offset >= offset or not self.partition.producers:
+        """Has a snapshot at or above an offset, and both it and the log up to there on disk."""
+        if not self.partition.producers:
             return None
-        return self._save_whole(SaveTime.NOW)
+        if self._saved_offset >= offset:
+            return self.log.flush()
+        saved = self._save(SaveTime.SOON) if self._draft is None else self._draft.saved
+        return after(saved, lambda: self._cover(offset))
 
     def apply_retention(self, now_ms: int) -> asyncio.Future[None] | None:
         """Deletes what `retention.ms` and `retention.bytes` no longer keep."""
@@ -390,15 +416,9 @@ class Shard:
         if start_offset <= self.log.start_offset:
             return None
         size_bytes = self.log.size_bytes
-        try:
-            prepared = self.prepare_trim(start_offset)
-        except StorageFullError:
-            # What the last snapshot covers can go all the same, and makes room.
-            prepared, start_offset = None, min(start_offset, self._saved_offset)
-            if start_offset <= self.log.start_offset:
-                raise
-        trimmed = after(prepared, lambda: self._trim_prepared(start_offset))
-        return after(trimmed, lambda: self._log_retention(len(segments), size_bytes))
+        return after(
+            self.trim(start_offset), lambda: self._log_retention(len(segments), size_bytes)
+        )
 
     def _log_retention(self, segments_before: int, bytes_before: int) -> None:
         logger.info(

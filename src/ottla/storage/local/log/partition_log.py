@@ -554,7 +554,7 @@ class LocalLog:
             self._begin_draft(snapshot, saved)
             return saved
         if self._next_draft is not None:
-            _fail(self._next_draft[1], StorageError(f"a newer snapshot of {self._folder} waits"))
+            _follow(self._next_draft[1], saved)
         self._next_draft = snapshot, saved
         return saved
 
@@ -744,6 +744,19 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def _follow(older: asyncio.Future[None], newer: asyncio.Future[None]) -> None:
+    """Ends a future as another one ends."""
+
+    def end(done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, StorageError):
+            _fail(older, error)
+        elif not older.done():
+            older.set_result(None)
+
+    newer.add_done_callback(end)
 
 
 def _fail(saved: asyncio.Future[None], error: StorageError) -> None:

@@ -93,3 +93,4 @@ def write_draft(path: str, data: bytes, synced_first: Sequence[str]) -> None:
             raise UnsyncedError(*error.args) from error
     with open(path, "wb", buffering=0) as file:
         checkpoint_files.write_all(file.fileno(), data)
+        os.fsync(file.fileno())
