@@ -16,10 +16,12 @@ from ottla.broker.clock import SystemIds
 from ottla.broker.cluster import Cluster
 from ottla.broker.loop.loop_share import at_once
 from ottla.broker.node import Node
-from ottla.broker.partitions import producer_snapshots, replay
+from ottla.broker.partitions import replay
+from ottla.broker.partitions import shard as shards
 from ottla.broker.partitions.replay import SLICE_BATCHES, Replay
 from ottla.broker.partitions.shard import Shard
 from ottla.config.broker import BrokerConfig
+from ottla.config.topic import TopicConfig
 from ottla.core.catalog import GROUPS_TOPIC, NewTopic, Topic
 from ottla.core.outcomes import Refused
 from ottla.core.partition import Partition
@@ -27,6 +29,7 @@ from ottla.core.producer_snapshot import SnapshotDraft, read_snapshot
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 from ottla.ports import BatchEntry, LogStore
+from ottla.ports.futures import settled
 from ottla.records.batch import BatchFlag, build_batch
 from ottla.records.control import MarkerType
 from ottla.records.record import Record
@@ -236,7 +239,7 @@ def test_a_coordinator_waits_for_the_replay_of_its_partition() -> None:
 def test_a_replay_is_bounded_because_the_state_is_saved_as_the_log_grows(
     open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer_snapshots, "SNAPSHOT_BATCHES", 50)
+    monkeypatch.setattr(shards, "SNAPSHOT_BATCHES", 50)
 
     async def scenario() -> object:
         node = node_over(open_store(tmp_path / "live"))
@@ -293,8 +296,8 @@ def note_slices(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_the_state_of_very_many_producers_is_saved_in_slices_as_it_was(
     monkeypatch: pytest.MonkeyPatch, is_roll: bool
 ) -> None:
-    monkeypatch.setattr(producer_snapshots, "SNAPSHOT_BATCHES", 10_000 if is_roll else 100)
-    monkeypatch.setattr(producer_snapshots, "SNAPSHOT_PRODUCERS", 20)
+    monkeypatch.setattr(shards, "SNAPSHOT_BATCHES", 10_000 if is_roll else 100)
+    monkeypatch.setattr(shards, "SNAPSHOT_PRODUCERS", 20)
     sizes = note_slices(monkeypatch)
 
     async def scenario() -> None:
@@ -320,7 +323,7 @@ def test_the_state_of_very_many_producers_is_saved_in_slices_as_it_was(
     asyncio.run(scenario())
 
 
-def test_the_state_is_saved_after_as_many_bytes_as_a_segment_has() -> None:
+def test_the_state_is_saved_at_the_base_offset_of_a_segment_that_an_append_begins() -> None:
     node = node_over(MemoryStore(clock=SteppingClock()))
     size_bytes = len(batch(7, 0))
     topic = node.cluster.catalog.topics[TOPIC]
@@ -328,11 +331,49 @@ def test_the_state_is_saved_after_as_many_bytes_as_a_segment_has() -> None:
     shard = shard_of(node)
     fill(shard, 1024 * 1024 // size_bytes)
     assert list(shard.log.snapshots()) == []
+    expected = shard.partition.producers.to_snapshot()
     fill(shard, 1)
-    assert [saved.offset for saved in shard.log.snapshots()] == [shard.partition.end_offset]
+    base_offset = shard.partition.end_offset - 1
+    assert shard.log.segments()[-1].base_offset == base_offset
+    assert list(shard.log.snapshots()) == [(base_offset, expected)]
 
 
-def test_retention_deletes_what_a_snapshot_covers_where_there_is_no_room_for_another() -> None:
+@pytest.mark.parametrize("producers_at_once", [1, 1000])
+def test_a_log_that_is_cut_still_knows_the_producers_whose_batches_were_deleted(
+    open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, producers_at_once: int
+) -> None:
+    monkeypatch.setattr(shards, "SNAPSHOT_PRODUCERS", producers_at_once)
+
+    async def scenario() -> None:
+        node = node_over(open_store(tmp_path / "live"))
+        opened = shard_of(node)
+        opened.log.configure(TopicConfig(segment_bytes=1000))
+        opened.append_own(batch(9, 0), NOW_MS)
+        for sequence in range(50):
+            opened.append_own(batch(7, sequence), NOW_MS)
+            await asyncio.sleep(0.005)
+        opened.log.roll()
+        await settled(opened.trim(opened.log.segments()[1].base_offset))
+        for sequence in range(50, 150):
+            opened.append_own(batch(7, sequence), NOW_MS)
+            await asyncio.sleep(0.005)
+        await until_saved(opened, opened.log.last_base_offset)
+
+    asyncio.run(scenario())
+    folder = crash_copy(tmp_path / "live", tmp_path / "cut") / f"{TOPIC}-0"
+    bases = sorted(int(path.stem) for path in folder.glob("*.log"))
+    assert len(bases) > 6
+    saved = {int(path.stem) for path in folder.glob("*.snapshot")}
+    assert len(saved & set(bases)) > len(bases) // 2, "most stand at the base offset of a segment"
+    for base_offset in bases[3:]:
+        for path in folder.glob(f"{base_offset:020d}.*"):
+            if path.suffix != ".snapshot":
+                path.unlink()
+    found = shard_of(node_over(open_store(tmp_path / "cut"))).partition.producers
+    assert {producer.producer_id for producer in found} == {7, 9}
+
+
+def test_retention_deletes_where_there_is_no_room_for_a_snapshot() -> None:
     clock = SteppingClock()
     store = MemoryStore(clock=clock)
     shard = shard_of(node_over(store))
@@ -342,13 +383,16 @@ def test_retention_deletes_what_a_snapshot_covers_where_there_is_no_room_for_ano
     shard.log.roll()
     store._budget.max_bytes = store._budget.used_bytes
     assert shard.apply_retention(clock.now_ms() + shard.config.retention_ms + 1) is None
-    assert shard.log.start_offset == shard.partition.start_offset == 5
+    assert shard.log.start_offset == shard.partition.start_offset == 10
+    store._budget.max_bytes = 1 << 30
+    fill(shard, 1)
+    assert next(shard.log.snapshots()).offset == 10, "the next append saves it"
 
 
 def test_nothing_is_deleted_before_the_state_of_its_producers_is_saved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(producer_snapshots, "SNAPSHOT_PRODUCERS", 20)
+    monkeypatch.setattr(shards, "SNAPSHOT_PRODUCERS", 20)
 
     async def scenario() -> None:
         opened = shard_of(node_over(MemoryStore(clock=SteppingClock())))
@@ -356,7 +400,11 @@ def test_nothing_is_deleted_before_the_state_of_its_producers_is_saved(
             opened.append_own(batch(producer_id, 0), NOW_MS)
         opened.roll()
         assert [saved.offset for saved in opened.log.snapshots()] == []
-        opened.trim(100)
+        trimmed = opened.trim(100)
+        assert trimmed is not None
+        assert opened.log.start_offset == 0
+        await trimmed
+        assert opened.log.start_offset == 100
         assert [saved.offset for saved in opened.log.snapshots()] == [100]
         replayed = Replay(opened.log, NOW_MS)
         replayed.advance(1000)

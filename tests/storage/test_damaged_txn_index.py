@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shutil
@@ -17,8 +18,11 @@ from ottla.broker.partitions.replay import replay
 from ottla.broker.partitions.shard import Appended, Shard
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
+from ottla.ports import SaveTime, Snapshot
+from ottla.ports.futures import settled
 from ottla.records.control import MarkerType
 from ottla.storage.local import LocalStore, open_local_store
+from ottla.storage.local.folder.checkpoint_files import read_checksums
 from ottla.storage.local.log.transaction_index import ENTRY_BYTES
 
 CONFIG = TopicConfig()
@@ -61,9 +65,9 @@ class Ledger:
     def end_and_begin(self) -> None:
         if self._sequences[1]:
             # The segment counts as full: this append begins another one.
-            self.shard.configure(FULL)
+            self.log.configure(FULL)
             self.end(1, MarkerType.ABORT)
-            self.shard.configure(CONFIG)
+            self.log.configure(CONFIG)
         for marker in (MarkerType.ABORT, MarkerType.COMMIT, MarkerType.ABORT):
             self.send(0)
             self.end(0, marker)
@@ -195,11 +199,43 @@ def test_the_state_of_the_producers_is_what_it_was(open_store: Opener, tmp_path:
     assert (again.state, again.shard.partition.last_stable_offset) == before
 
 
-def test_a_sealed_index_is_known_after_a_kill_too(open_store: Opener, tmp_path: Path) -> None:
-    spans = Ledger(open_store(tmp_path / "a")).fill()
+@pytest.mark.parametrize("number", range(SEGMENTS + 1))
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_an_index_below_a_snapshot_is_known_after_a_kill_too(
+    open_store: Opener, tmp_path: Path, damage: str, number: int
+) -> None:
+    ledger = Ledger(open_store(tmp_path / "a"))
+
+    async def fill() -> list[AbortedSpan]:
+        spans = ledger.fill()
+        state = ledger.shard.partition.producers.to_snapshot()
+        snapshot = Snapshot(ledger.log.end_offset, state)
+        await settled(ledger.log.save_snapshot(snapshot, SaveTime.SOON))
+        return spans
+
+    spans = asyncio.run(fill())
     folder = crash_copy(tmp_path / "a", tmp_path / "b")
-    empty(indexes(folder)[0])
+    DAMAGES[damage](indexes(folder)[number])
     assert Ledger(open_store(folder)).spans == spans
+
+
+def test_a_sealed_index_is_known_after_a_kill_in_a_running_loop(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    """An append begins the new segment, and the kill follows at once."""
+    ledger = Ledger(open_store(tmp_path / "a"))
+
+    async def fill() -> list[AbortedSpan]:
+        spans = ledger.fill()
+        crash_copy(tmp_path / "a", tmp_path / "b")
+        return spans
+
+    spans = asyncio.run(fill())
+    noted = read_checksums(str(tmp_path / "b" / "orders-0" / CHECKPOINT))
+    assert len(noted) == SEGMENTS
+    for path in indexes(tmp_path / "b")[:SEGMENTS]:
+        path.unlink()
+    assert Ledger(open_store(tmp_path / "b")).spans == spans
 
 
 def test_a_stop_in_the_middle_of_making_it_anew_is_made_good(
@@ -279,7 +315,7 @@ def test_a_partition_without_aborted_transactions_has_no_checkpoint(
     open_store: Opener, tmp_path: Path
 ) -> None:
     ledger = Ledger(open_store(tmp_path))
-    ledger.shard.configure(FULL)
+    ledger.log.configure(FULL)
     ledger.send(0)
     ledger.end(0, MarkerType.COMMIT)
     assert len(ledger.log.segments()) == 2

@@ -15,7 +15,7 @@ from tests.storage.conftest import Opener, is_about
 
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
-from ottla.ports import SaveTime, Snapshot
+from ottla.ports import FencedError, SaveTime, Snapshot
 from ottla.storage.local.folder import checkpoint_files
 from ottla.storage.local.log.partition_log import LocalLog
 
@@ -57,9 +57,9 @@ def test_what_a_snapshot_relies_on_is_on_disk_before_it(
             patched.setattr(checkpoint_files, "sync_path", noting("sync_path", checkpoint_files))
             patched.setattr(os, "replace", noting("replace", os))
             log.save_snapshot(Snapshot(5, b"five"), SaveTime.SOON)
-            log.save_snapshot(Snapshot(5, b"dropped: one is on its way"), SaveTime.SOON)
             await drafted(log)
-        assert [name for name, _, _ in calls] == ["sync_path", "sync_path", "replace"]
+        assert [name for name, _, _ in calls] == ["sync_path", "sync_path", "replace", "replace"]
+        assert calls[2][1] == "transaction-index-checkpoint.tmp"
         assert {path for _, path, _ in calls[:2]} == {f"{0:020d}.txnindex", "orders-0"}
         assert all(thread.startswith("ottla-background") for _, _, thread in calls[:2])
         assert list(log.snapshots()) == [(5, b"five")]
@@ -68,6 +68,28 @@ def test_what_a_snapshot_relies_on_is_on_disk_before_it(
         calls.clear()
         log.save_snapshot(Snapshot(5, b"again"))
         assert not calls
+
+    asyncio.run(scenario())
+
+
+def test_of_the_snapshots_that_wait_only_the_newest_is_written(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    log = open_store(tmp_path).claim(ref_of(), CONFIG)
+    fill(log, 6)
+
+    async def scenario() -> None:
+        saved = [
+            log.save_snapshot(Snapshot(offset, b"%d" % offset), SaveTime.SOON)
+            for offset in (3, 4, 5)
+        ]
+        await asyncio.gather(*(one for one in saved if one is not None))
+        assert list(log.snapshots()) == [(5, b"5"), (3, b"3")]
+        waiting = [log.save_snapshot(Snapshot(6, b"6"), SaveTime.SOON) for _ in range(2)][1]
+        assert waiting is not None
+        log.fence()
+        with pytest.raises(FencedError):
+            await waiting
 
     asyncio.run(scenario())
 

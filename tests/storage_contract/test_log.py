@@ -435,6 +435,21 @@ def test_snapshots_of_dropped_segments_go_with_them(store: LogStore) -> None:
     assert [snapshot.offset for snapshot in log.snapshots()] == [12, 10, 8]
 
 
+def test_the_newest_snapshot_below_each_segment_is_kept(store: LogStore) -> None:
+    log = store.claim(ref_of(), CONFIG)
+    for number in range(5):
+        fill(log, 4)
+        for offset in range(4 * number + 1, 4 * number + 4):
+            log.save_snapshot(Snapshot(offset, b""))
+        log.roll()
+        assert log.last_base_offset == log.end_offset
+    fill(log, 4)
+    for offset in range(21, 25):
+        log.save_snapshot(Snapshot(offset, b""))
+    kept = [snapshot.offset for snapshot in log.snapshots()]
+    assert kept == [24, 23, 22, 19, 15, 11, 7, 3]
+
+
 def test_everything_is_durable_after_flush(store: LogStore) -> None:
     async def scenario() -> None:
         log = store.claim(ref_of(), CONFIG)

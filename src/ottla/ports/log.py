@@ -67,6 +67,11 @@ class Log(Protocol):
     def end_offset(self) -> int: ...
 
     @property
+    def last_base_offset(self) -> int:
+        """Where the last segment begins; an append that begins another one moves it to its own base offset."""
+        ...
+
+    @property
     def size_bytes(self) -> int: ...
 
     def configure(self, config: TopicConfig) -> None:

@@ -19,8 +19,8 @@ class SaveTime(enum.Enum):
     """When a snapshot is to be saved."""
 
     NOW = "now"
-    # No client waits for it. An engine may drop it, and says so by a failed future: if another one is being written,
-    # or writing fails.
+    # Written on a thread where a loop is running. While others are being written an engine may drop it for a newer one,
+    # and the future is done when that is.
     SOON = "soon"
     # When the claim is closed, once everything that was appended is durable; the snapshot may cover all of it.
     AT_CLOSE = "at close"
@@ -30,7 +30,7 @@ class Snapshots(Protocol):
     def save_snapshot(
         self, snapshot: Snapshot, when: SaveTime = SaveTime.NOW
     ) -> asyncio.Future[None] | None:
-        """Saves a snapshot; removes older ones, except for the newest few and those at the start of a segment.
+        """Keeps a snapshot; older ones go, except for the newest few, and the newest at or below each segment's base.
 
         The caller saves only durable state: a snapshot never lies above the high watermark, or that of a fenced
         leader would count once the log of its successor has grown beyond it.

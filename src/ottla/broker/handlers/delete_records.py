@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from ottla.broker.node import Node
@@ -14,7 +13,7 @@ from ottla.broker.requests.request import RequestContext
 from ottla.core.outcomes import Refused
 from ottla.core.retention import decide_delete_records
 from ottla.errors import ErrorCode
-from ottla.ports import PartitionLog, StorageError, StorageFullError
+from ottla.ports import PartitionLog, StorageError
 from ottla.ports.futures import settled
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -91,9 +90,7 @@ async def _trim(node: Node, trims: Sequence[Trim]) -> None:
         if start_offset <= shard.partition.start_offset:
             continue
         try:
-            # Without room for a snapshot the records are deleted even so: that makes room.
-            with suppress(StorageFullError):
-                await settled(shard.prepare_trim(start_offset))
+            await settled(shard.prepare_trim(start_offset))
             prepared[shard.log] = max(start_offset, prepared.get(shard.log, 0))
         except StorageError as error:
             failed[shard.log] = error

@@ -1,7 +1,7 @@
-"""A partition that this node leads: the state of `core.partition` over a claimed log.
+"""A partition at work: the pure state of `core.partition` over a claimed log.
 
-An append is decided, written, applied to the state, and visible once the engine reports it as durable. When the engine
-fails, the shard is discarded: the next use claims the log again and replays it, so there is no rollback code.
+Decide, append, apply, and report the append as durable when the engine says so. When the engine fails, the shard is
+discarded: the next use claims the log anew and replays it, so there is no rollback code.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ottla.broker.crashpoints import CrashPoint, reach
-from ottla.broker.partitions.producer_snapshots import ProducerSnapshots
 from ottla.broker.partitions.replay import Replay
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
 from ottla.core.append import NO_TIMESTAMP, Prepared
 from ottla.core.fetch import aborted_in
 from ottla.core.outcomes import Refused
-from ottla.core.producer_state import (
-    AlreadyAppended,
-    AlreadyEnded,
-    LoggedBatch,
-    Verification,
-)
+from ottla.core.producer_snapshot import SnapshotDraft
+from ottla.core.producer_state import AlreadyAppended, AlreadyEnded, LoggedBatch, Verification
 from ottla.core.retention import last_is_due, retained_from
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
-from ottla.ports import Buffer, Extent, StorageError, StorageFullError
+from ottla.ports import Buffer, Extent, SaveTime, Snapshot, StorageError, StorageFullError
 from ottla.ports.futures import after
 from ottla.records import batch as batches
 from ottla.records.batch import BatchHeader
 from ottla.records.control import MarkerType, build_marker_batch
 
 logger = EventLog(__name__)
+
+# After this many batches, and with every new segment, the state of the producers is saved.
+SNAPSHOT_BATCHES: Final = 20_000
+# A snapshot of more producers is written in slices of this many, which take one or two milliseconds.
+SNAPSHOT_PRODUCERS: Final = 1_000
 
 
 class Appended(NamedTuple):
@@ -52,16 +52,20 @@ class AlreadyMarked(NamedTuple):
     settled: asyncio.Future[None] | None
 
 
+class Draft(NamedTuple):
+    """A snapshot that is being encoded in slices; `encoded` and `saved` are done when it is."""
+
+    snapshot: SnapshotDraft
+    encoded: asyncio.Future[None]
+    saved: asyncio.Future[None] | None
+
+
 class Waiter(Protocol):
-    """A fetch that waits for records of a partition."""
+    """Is told when a partition has more to read, and when it is no longer served here."""
 
-    def grown(self, shard: Shard, size_bytes: int) -> None:
-        """The partition has more to read."""
-        ...
+    def grown(self, shard: Shard, size_bytes: int) -> None: ...
 
-    def gone(self) -> None:
-        """The shard no longer serves the partition."""
-        ...
+    def gone(self) -> None: ...
 
 
 class Shard:
@@ -74,13 +78,15 @@ class Shard:
         assert replay.is_over
         self.log = replay.log
         self.config = config
-        # A dict, so that waiters are served in the order of their arrival.
+        # A dict, so that waiters are served in the order in which they came.
         self.waiters: dict[Waiter, None] = {}
         self.partition = replay.partition
-        self._snapshots = ProducerSnapshots(
-            self.log, self.partition, replay.saved_offset, replay.batch_count
-        )
+        # When the broker stops, a snapshot is written if the log has grown since the last one.
+        self._saved_offset = replay.saved_offset
+        self._unsaved_batches = replay.batch_count
+        self._last_base_offset = replay.log.last_base_offset
         self._discard = discard
+        self._draft: Draft | None = None
         self._unsettled: deque[tuple[int, int, asyncio.Future[None] | None]] = deque()
 
     def configure(self, config: TopicConfig) -> None:
@@ -90,7 +96,7 @@ class Shard:
     def append(
         self, prepared: Prepared, now_ms: int, verification: Verification | None = None
     ) -> Appended | Refused:
-        """Appends a client's batch, unless it repeats an earlier one."""
+        """Appends a client's batch, unless an earlier request has."""
         data, header, append_time_ms = prepared
         decision = self.partition.decide_append(header, verification)
         if isinstance(decision, Refused):
@@ -105,7 +111,7 @@ class Shard:
         return appended
 
     def _repeated(self, batch: LoggedBatch, append_time_ms: int) -> Appended | Refused:
-        """The earlier append that a batch repeats; if it is not durable yet, the repetition waits for it, too."""
+        """The earlier append that a batch repeats; if it is not durable yet, the repetition waits for it too."""
         settled = self._durable_up_to(batch.last_offset)
         if isinstance(settled, Refused):
             return settled
@@ -156,7 +162,7 @@ class Shard:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def append_own(self, data: bytes, now_ms: int) -> Appended | Refused:
-        """Appends a batch that the broker has built, which needs no checks."""
+        """Appends a batch of the broker's own, which needs no checks."""
         return self._append(data, batches.read_header(data, 0), NO_TIMESTAMP, now_ms)
 
     def _append(
@@ -173,6 +179,8 @@ class Shard:
         )
         try:
             settled = self.log.append(data, (extent,), base_offset)
+            if self.log.last_base_offset != self._last_base_offset:
+                self._save_rolled()
             ended = partition.apply(header, base_offset, data, now_ms)
             if ended is not None and ended.is_aborted:
                 self.log.note_aborted(partition.aborted_span(ended))
@@ -190,13 +198,91 @@ class Shard:
             self.fail(error)
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         self._settle_later(partition.end_offset, len(data), settled)
-        self._snapshots.appended(len(data), self.config.segment_bytes)
+        self._unsaved_batches += 1
+        if self._unsaved_batches >= SNAPSHOT_BATCHES:
+            self._save_grown()
         return Appended(base_offset, append_time_ms, settled)
 
+    # Snapshots: the state of the producers at an offset. None lies above the high watermark: the snapshot of a fenced
+    # leader would count once its successor has appended other batches up to there.
+
+    def _save_rolled(self) -> None:
+        """Saves the state at the base offset of a segment that an append has begun, before the batch is applied.
+
+        Kafka keeps only such snapshots when it opens the folder, and a log that is cut needs an old one.
+        """
+        self._last_base_offset = self.log.last_base_offset
+        self._save_grown()
+
+    def _save_grown(self) -> None:
+        """Bounds the replay after a kill, whatever the size of segments; no client waits for it."""
+        with suppress(StorageError):
+            self._save_unawaited(SaveTime.SOON)
+
+    def _save_unawaited(self, when: SaveTime) -> None:
+        _ignore_failure(self._save(when))
+
+    def _save(self, when: SaveTime) -> asyncio.Future[None] | None:
+        """Saves the state as it is now; in slices if there are very many producers, and a loop is running."""
+        self._unsaved_batches = 0
+        if len(self.partition.producers) > SNAPSHOT_PRODUCERS:
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                pass
+            else:
+                return self._begin_draft(loop, when)
+        return self._save_whole(when)
+
+    def _save_whole(self, when: SaveTime) -> asyncio.Future[None] | None:
+        offset = self.partition.end_offset
+        return self._save_durable(Snapshot(offset, self.partition.producers.to_snapshot()), when)
+
+    def _save_durable(self, snapshot: Snapshot, when: SaveTime) -> asyncio.Future[None] | None:
+        """Saves a snapshot when everything that it covers is durable."""
+        durable = None if snapshot.offset <= self.partition.high_watermark else self.log.flush()
+        saved = after(durable, lambda: self.log.save_snapshot(snapshot, when))
+        return after(saved, lambda: self._note_saved(snapshot.offset))
+
+    def _note_saved(self, offset: int) -> None:
+        self._saved_offset = max(self._saved_offset, offset)
+
+    def _begin_draft(
+        self, loop: asyncio.AbstractEventLoop, when: SaveTime
+    ) -> asyncio.Future[None] | None:
+        """Begins to encode a snapshot, unless one is being encoded; returns when that one is saved."""
+        if self._draft is None:
+            offset = self.partition.end_offset
+            snapshot = self.partition.producers.begin_snapshot()
+            encoded: asyncio.Future[None] = loop.create_future()
+            saved = after(
+                encoded, lambda: self._save_durable(Snapshot(offset, snapshot.finish()), when)
+            )
+            self._draft = Draft(snapshot, encoded, saved)
+            loop.call_soon(self._write_slice, self._draft)
+        return self._draft.saved
+
+    def _write_slice(self, draft: Draft) -> None:
+        if not self.log.is_open:
+            self._end_draft()
+            draft.encoded.set_exception(StorageError("the claim is over"))
+            return
+        draft.snapshot.advance(SNAPSHOT_PRODUCERS)
+        if not draft.snapshot.is_complete:
+            asyncio.get_running_loop().call_soon(self._write_slice, draft)
+            return
+        self._end_draft()
+        draft.encoded.set_result(None)
+
+    def _end_draft(self) -> None:
+        self._draft = None
+        self.partition.producers.end_snapshot()
+
     def roll(self) -> None:
-        """Begins a new segment."""
-        self._snapshots.save_at_roll()
+        """Begins a new segment although the last one is not full; `_save_rolled` is for those that appends begin."""
+        self._save_unawaited(SaveTime.NOW)
         self.log.roll()
+        self._last_base_offset = self.log.last_base_offset
 
     def _settle_later(
         self, end_offset: int, size_bytes: int, settled: asyncio.Future[None] | None
@@ -209,7 +295,7 @@ class Shard:
             settled.add_done_callback(self._settle)
 
     def _settle(self, future: asyncio.Future[None]) -> None:
-        """Makes batches visible that are durable and have only durable ones before them."""
+        """Makes everything visible that is durable together with all before it."""
         if not self._unsettled:
             return
         if not is_durable(future):
@@ -239,12 +325,12 @@ class Shard:
         self.resign()
 
     def resign(self) -> None:
-        """Makes no more batches visible: the next claim finds those that were written."""
+        """Makes nothing more visible: the next claim finds what was written."""
         self._unsettled.clear()
         self.release_waiters()
 
     def release_waiters(self) -> None:
-        """Calls `gone` of every waiter."""
+        """Tells every waiter that the partition is no longer served by this shard."""
         for waiter in list(self.waiters):
             waiter.gone()
 
@@ -252,24 +338,57 @@ class Shard:
         return self.log.read(offset, max_bytes, end_offset)
 
     def aborted_in(self, records: Buffer, offset: int, end_offset: int) -> Sequence[AbortedSpan]:
-        """The aborted transactions that overlap records read between two offsets."""
+        """The aborted transactions that reach into records that were read between two offsets."""
         if not records or next(self.log.aborted(offset), None) is None:
             return ()
         return aborted_in(self.log.aborted(offset), records, offset, end_offset)
 
     def trim(self, start_offset: int) -> asyncio.Future[None] | None:
-        """Deletes records below an offset."""
+        """Deletes what lies below an offset."""
         return after(self.prepare_trim(start_offset), lambda: self._trim_prepared(start_offset))
 
     def _trim_prepared(self, start_offset: int) -> asyncio.Future[None] | None:
         return after(self.log.trim(start_offset), lambda: self.partition.trim(start_offset))
 
     def prepare_trim(self, start_offset: int) -> asyncio.Future[None] | None:
-        """Saves the state of producers, of which the batches below an offset would be the only trace after a crash."""
-        return self._snapshots.cover(start_offset)
+        """Durably saves what batches below an offset say of their producers; after a kill nothing else would.
+
+        Without room for a snapshot the batches are deleted all the same: that makes room.
+        """
+        try:
+            covered = self._cover(start_offset)
+        except StorageFullError as error:
+            self._note_uncovered(error)
+            return None
+        return None if covered is None else asyncio.ensure_future(self._covered(covered))
+
+    async def _covered(self, covered: asyncio.Future[None]) -> None:
+        try:
+            await covered
+        except StorageFullError as error:
+            self._note_uncovered(error)
+
+    def _note_uncovered(self, error: StorageFullError) -> None:
+        self._unsaved_batches = SNAPSHOT_BATCHES  # the next append tries again
+        logger.warning(
+            "snapshot_not_saved",
+            "partition %(topic)s-%(partition)d: cannot save a snapshot: %(reason)s",
+            topic=self.log.ref.topic,
+            partition=self.log.ref.partition,
+            reason=str(error),
+        )
+
+    def _cover(self, offset: int) -> asyncio.Future[None] | None:
+        """Has a snapshot at or above an offset, and both it and the log up to there on disk."""
+        if not self.partition.producers:
+            return None
+        if self._saved_offset >= offset:
+            return self.log.flush()
+        saved = self._save(SaveTime.SOON) if self._draft is None else self._draft.saved
+        return after(saved, lambda: self._cover(offset))
 
     def apply_retention(self, now_ms: int) -> asyncio.Future[None] | None:
-        """Deletes segments that `retention.ms` and `retention.bytes` no longer keep."""
+        """Deletes what `retention.ms` and `retention.bytes` no longer keep."""
         config = self.config
         if "delete" not in config.cleanup_policy:
             return None
@@ -292,15 +411,9 @@ class Shard:
         if start_offset <= self.log.start_offset:
             return None
         size_bytes = self.log.size_bytes
-        try:
-            prepared = self.prepare_trim(start_offset)
-        except StorageFullError:
-            # Segments below the last snapshot can be deleted without a new one, and that makes room.
-            prepared, start_offset = None, min(start_offset, self._snapshots.saved_offset)
-            if start_offset <= self.log.start_offset:
-                raise
-        trimmed = after(prepared, lambda: self._trim_prepared(start_offset))
-        return after(trimmed, lambda: self._log_retention(len(segments), size_bytes))
+        return after(
+            self.trim(start_offset), lambda: self._log_retention(len(segments), size_bytes)
+        )
 
     def _log_retention(self, segments_before: int, bytes_before: int) -> None:
         logger.info(
@@ -315,12 +428,24 @@ class Shard:
         )
 
     def save(self) -> asyncio.Future[None] | None:
-        """Saves the producers if everything is durable; the next claim may follow at once, and needs no replay."""
-        return self._snapshots.save_if_durable()
+        """Spares the next claim a replay, if everything is durable; the next claim may follow at once."""
+        end_offset = self.partition.end_offset
+        if self._saved_offset < end_offset <= self.partition.high_watermark:
+            return self._save_whole(SaveTime.NOW)
+        return None
 
     def save_at_close(self) -> None:
-        """Saves the producers for the next start; the engine is about to close."""
-        self._snapshots.save_at_close()
+        """Spares the next start a replay: the engine makes everything durable when it closes."""
+        end_offset = self.partition.end_offset
+        if end_offset > self._saved_offset:
+            snapshot = Snapshot(end_offset, self.partition.producers.to_snapshot())
+            self.log.save_snapshot(snapshot, SaveTime.AT_CLOSE)
+
+
+def _ignore_failure(saved: asyncio.Future[None] | None) -> None:
+    """A snapshot that was not saved makes a replay longer, and nothing else."""
+    if saved is not None:
+        saved.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 def is_durable(settled: asyncio.Future[None] | None) -> bool:

@@ -23,10 +23,10 @@ from ottla.ports import (
     monotonic_ms,
 )
 from ottla.storage.batch_headers import HEADERS_READ_BYTES, take_headers
+from ottla.storage.kept_snapshots import kept_snapshots
 from ottla.storage.memory.segments import (
     BATCH_OVERHEAD_BYTES,
     MAX_RELATIVE_OFFSET,
-    SNAPSHOTS_KEPT,
     Budget,
     MemoryPartition,
     MemorySegment,
@@ -132,6 +132,10 @@ class MemoryLog:
     @property
     def end_offset(self) -> int:
         return self._partition.segments[-1].end_offset
+
+    @property
+    def last_base_offset(self) -> int:
+        return self._partition.bases[-1]
 
     @property
     def size_bytes(self) -> int:
@@ -304,7 +308,7 @@ class MemoryLog:
 
     def prune_snapshots(self) -> None:
         partition = self._partition
-        kept = {*partition.bases, *partition.snapshot_offsets[-SNAPSHOTS_KEPT:]}
+        kept = kept_snapshots(partition.snapshot_offsets, partition.bases)
         for offset in [found for found in partition.snapshot_offsets if found not in kept]:
             self._budget.used_bytes -= len(partition.snapshots.pop(offset))
             partition.snapshot_offsets.remove(offset)

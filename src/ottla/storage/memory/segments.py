@@ -12,7 +12,6 @@ from ottla.ports import EpochStart, Extent, PartitionRef, StorageFullError
 # The memory of a batch beside its bytes (the object, its places in four lists), or of an aborted span.
 BATCH_OVERHEAD_BYTES: Final = 160
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
-SNAPSHOTS_KEPT: Final = 3
 NO_TIMESTAMP: Final = -1
 MAX_COPIED_BYTES: Final = 4 << 20
 

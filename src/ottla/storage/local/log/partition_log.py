@@ -90,6 +90,7 @@ class LocalLog:
         "_folder",
         "_interval_bytes",
         "_last_snapshot",
+        "_next_draft",
         "_ref",
         "_sealed_bytes",
         "_segments",
@@ -123,6 +124,7 @@ class LocalLog:
         self._start_offset = 0
         self._snapshots = SnapshotFiles(folder.path, folder.snapshots)
         self._snapshot_is_drafted = False
+        self._next_draft: tuple[Snapshot, asyncio.Future[None]] | None = None
         self._aborted = AbortedSpans(folder.path, folder.txn_indexes, folder.txn_checksums)
         self._epochs = LeaderEpochs(folder.path)
         self.durability = Durability(
@@ -145,6 +147,10 @@ class LocalLog:
     @property
     def end_offset(self) -> int:
         return self._active.end_offset
+
+    @property
+    def last_base_offset(self) -> int:
+        return self._active.base_offset
 
     @property
     def size_bytes(self) -> int:
@@ -438,7 +444,7 @@ class LocalLog:
     def _started_at(self, start_offset: int) -> None:
         self._start_offset = start_offset
         self._epochs.cut_start(start_offset)
-        self._snapshots.prune(self._bases)
+        self._prune_snapshots()
 
     def _drop_segments(self, count: int) -> None:
         """Deletes segments from the front, oldest first, so that a crash leaves no hole."""
@@ -509,7 +515,7 @@ class LocalLog:
             self._note_checksums()
         self._sealed_bytes += size_bytes
         self.durability.also_sync(self._folder)
-        self._snapshots.prune(self._bases)
+        self._prune_snapshots()
 
     # -- snapshots
 
@@ -532,18 +538,25 @@ class LocalLog:
             self._aborted.sync()
             self._note_checksums()
             self.durability.also_sync(self._snapshots.save(snapshot))
-            self._snapshots.prune(self._bases)
+            self._prune_snapshots()
         except OSError as error:
             raise refusal(f"cannot save a snapshot in {self._folder}", error) from error
 
     def _draft_snapshot(
         self, snapshot: Snapshot, loop: asyncio.AbstractEventLoop
     ) -> asyncio.Future[None]:
-        """Writes a snapshot on a thread, unless the thread is writing one."""
+        """Has a thread write a snapshot, after the one that it is writing; of those that wait only the newest is."""
         saved: asyncio.Future[None] = loop.create_future()
-        if self._snapshot_is_drafted:
-            _fail(saved, StorageError(f"another snapshot of {self._folder} is being written"))
+        if not self._snapshot_is_drafted:
+            self._begin_draft(snapshot, saved)
             return saved
+        if self._next_draft is not None:
+            _follow(self._next_draft[1], saved)
+        self._next_draft = snapshot, saved
+        return saved
+
+    def _begin_draft(self, snapshot: Snapshot, saved: asyncio.Future[None]) -> None:
+        loop = saved.get_loop()
         self._snapshot_is_drafted = True
         path = self._snapshots.draft_path(snapshot.offset, self._epoch)
         writing = self._shared.unawaited.submit(
@@ -555,7 +568,6 @@ class LocalLog:
                 loop.call_soon_threadsafe(self._end_draft, snapshot.offset, done, saved)
 
         writing.add_done_callback(hand_back)
-        return saved
 
     def _end_draft(self, offset: int, written: Future[None], saved: asyncio.Future[None]) -> None:
         try:
@@ -565,6 +577,12 @@ class LocalLog:
         else:
             if not saved.done():  # the caller may have cancelled it
                 saved.set_result(None)
+        if self._next_draft is not None:
+            (snapshot, waiting), self._next_draft = self._next_draft, None
+            if self.end is None:
+                self._begin_draft(snapshot, waiting)
+            else:
+                _fail(waiting, self.end.refusal())
 
     def _take_draft(self, offset: int, done: Future[None]) -> None:
         self._snapshot_is_drafted = False
@@ -577,7 +595,7 @@ class LocalLog:
             done.result()
             self._note_checksums()
             self.durability.also_sync(self._snapshots.take_draft(offset, self._epoch))
-            self._snapshots.prune(self._bases)
+            self._prune_snapshots()
         except UnsyncedError as error:
             raise self.sync_failed(error) from error
         except OSError as error:
@@ -587,6 +605,10 @@ class LocalLog:
             fields = {"topic": topic, "partition": partition, "reason": reason}
             logger.warning("snapshot_not_saved", text, **fields)
             raise refusal(f"cannot save a snapshot in {self._folder}", error) from error
+
+    def _prune_snapshots(self) -> None:
+        # A power loss may cut the log at any offset from the synced one on.
+        self._snapshots.prune((*self._bases, self.durability.synced_offset))
 
     def snapshots(self) -> Iterator[Snapshot]:
         return self._snapshots.read(self.end_offset)
@@ -719,6 +741,19 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def _follow(older: asyncio.Future[None], newer: asyncio.Future[None]) -> None:
+    """Ends a future as another one ends."""
+
+    def end(done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, StorageError):
+            _fail(older, error)
+        elif not older.done():
+            older.set_result(None)
+
+    newer.add_done_callback(end)
 
 
 def _fail(saved: asyncio.Future[None], error: StorageError) -> None:

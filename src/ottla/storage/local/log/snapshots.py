@@ -6,15 +6,13 @@ import contextlib
 import os
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from ottla.events import EventLog
 from ottla.ports import Snapshot
+from ottla.storage.kept_snapshots import kept_snapshots
 from ottla.storage.local.folder import checkpoint_files, layout
 
 logger = EventLog(__name__)
-
-_NEWEST_KEPT: Final = 3
 
 
 class UnsyncedError(OSError):
@@ -22,7 +20,7 @@ class UnsyncedError(OSError):
 
 
 class SnapshotFiles:
-    """The newest few snapshots stay, and those at the start of a segment."""
+    """The snapshots of a partition by offset; `kept_snapshots` says which of them are kept."""
 
     __slots__ = ("_folder", "_offsets")
 
@@ -57,9 +55,9 @@ class SnapshotFiles:
             insort(self._offsets, offset)
         return self._path(offset)
 
-    def prune(self, bases: Iterable[int]) -> None:
-        """Removes the snapshots that need not stay."""
-        kept = {*bases, *self._offsets[-_NEWEST_KEPT:]}
+    def prune(self, cuts: Iterable[int]) -> None:
+        """Removes the snapshots that a log needs neither now nor after it was cut at one of these offsets."""
+        kept = kept_snapshots(self._offsets, cuts)
         for offset in [offset for offset in self._offsets if offset not in kept]:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path(offset))
@@ -95,3 +93,4 @@ def write_draft(path: str, data: bytes, synced_first: Sequence[str]) -> None:
             raise UnsyncedError(*error.args) from error
     with open(path, "wb", buffering=0) as file:
         checkpoint_files.write_all(file.fileno(), data)
+        os.fsync(file.fileno())
