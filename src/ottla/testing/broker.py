@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 from weakref import WeakSet
 
 from ottla.broker.embedded import STOP_SECONDS
@@ -194,6 +194,30 @@ class Broker(EmbeddedBroker, Inspection):
             raise IllegalStateError("the broker was never started: call start()")
         super().start()
         self._release_ports()
+
+    def start_over(self) -> None:
+        """Starts it anew at the same addresses, without any topics, groups, transactions, faults and logged requests.
+
+        The connections of clients are cut. A broker with a `data_dir` of its own is not emptied: an IllegalStateError.
+        """
+        if self._folder_to_remove is None:
+            raise IllegalStateError(
+                "only a broker that runs, with its data in a temporary folder, can start over"
+            )
+        if self._running is not None:
+            self.kill()
+        self.reset()
+        self.log.clear()
+        shutil.rmtree(self._folder_to_remove)
+        os.mkdir(self._folder_to_remove)
+        self.restart()
+
+    @property
+    def state(self) -> Literal["running", "paused", "down"]:
+        """Whether it runs, is paused, or is down: not started, stopped or killed."""
+        if self._running is None:
+            return "down"
+        return "running" if self._pause is None else "paused"
 
     def _note_settings(self) -> None:
         """Notes where its nodes listen, for the next start."""

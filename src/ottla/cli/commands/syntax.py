@@ -22,7 +22,10 @@ class Arguments(SimpleNamespace):
 
 
 class Call(NamedTuple):
-    """What a line asks for: the function that does it, as `module:function` below `ottla.cli`, and its arguments."""
+    """What a line asks for: the function that does it, as `module:function`, and its arguments.
+
+    The module is below `ottla.cli`, or named in full from `ottla.` on.
+    """
 
     work: str
     arguments: Arguments
