@@ -55,6 +55,10 @@ def test_it_ends_with_its_parent_if_that_is_wished() -> None:
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(SECONDS) == 0
+    with started("--stop-with-stdin") as (process, _, _):
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=SECONDS)
+        assert (process.returncode, errors) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,9 @@ COMMAND: Final = Command(
         ),
         Option(
             "--log-level",
-            "what is logged to stderr; default: warning",
+            "what is logged to stderr; default: error",
             type=Choice("debug", "info", "warning", "error"),
-            default="warning",
+            default="error",
         ),
     ],
     description=_DESCRIPTION,

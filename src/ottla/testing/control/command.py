@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import signal
-import sys
 import threading
 from collections.abc import Sequence
+from typing import Final
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError
@@ -18,6 +19,8 @@ from ottla.errors import ConfigError
 from ottla.model import Endpoint
 from ottla.testing.broker import Broker, with_endless_retention
 from ottla.testing.control.server import ControlServer
+
+STDIN: Final = 0
 
 
 def run(arguments: Arguments) -> int:
@@ -67,6 +70,7 @@ def _options_of(texts: Sequence[str]) -> dict[str, object]:
 
 
 def _wait_for_end_of_stdin(stopping: threading.Event) -> None:
-    while sys.stdin.buffer.read(4096):
+    # The descriptor itself: a buffer that is being read holds a lock, with which the interpreter cannot end.
+    while os.read(STDIN, 4096):
         pass
     stopping.set()
