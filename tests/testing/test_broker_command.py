@@ -38,11 +38,15 @@ def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_a_signal_stops_it(number: signal.Signals) -> None:
-    with started("--set", "num.partitions=2", "--nodes", "2") as (process, servers, url):
+    options = ("--set", "num.partitions=2", "--nodes", "2", "--as-version", "3.6")
+    with started(*options) as (process, servers, url):
         with ottla.Producer(bootstrap_servers=servers) as producer:
             producer.send("orders", b"tea").result(SECONDS)
             assert len(producer.partitions_for("orders")) == 2
         assert ask(url, "GET", "/").data["nodes"] == [1, 2]
+        assert {
+            each["version"] for each in ask(url, "GET", "/requests?api=Produce").data["requests"]
+        } == {9}
         ask(url, "POST", "/pause")
         process.send_signal(number)
         out, errors = process.communicate(timeout=SECONDS)
@@ -71,6 +75,7 @@ def test_it_ends_with_its_parent_if_that_is_wished() -> None:
         (["--control", "9093"], "'9093' has no host: write HOST:PORT"),
         (["--set", "num.partitions"], "has no value: write --set NAME=VALUE"),
         (["--set", "num.partition=2"], "num.partition"),
+        (["--as-version", "3.7"], "'3.7' is not a known release: there are 2.8, 3.0, 3.3, 3.6"),
         (["--nodes", "0"], "0 is less than 1"),
     ],
 )

@@ -26,6 +26,7 @@ from ottla.testing.disk_faults import faulty_store
 from ottla.testing.faults import Faults, check_api
 from ottla.testing.inspection import Inspection, T
 from ottla.testing.interception import Interception
+from ottla.testing.kafka_releases import KafkaRelease
 from ottla.testing.request_log import LoggedRequest, RequestLog
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class Broker(EmbeddedBroker, Inspection):
         ...     fault.hits, len(broker.records("orders"))
         (1, 1)
 
-    `faults` are what clients meet, `clock` is the broker's time.
+    `faults` are what clients meet, `clock` is the broker's time. With `as_version="3.6"` it serves the APIs of that
+    release of Kafka, in its versions, to test what a client does with an older cluster.
     """
 
     def __init__(
@@ -71,8 +73,10 @@ class Broker(EmbeddedBroker, Inspection):
         advertise: str | None = None,
         nodes: int = 1,
         metrics: str | None = None,
+        as_version: str | None = None,
         **keywords: Unpack[BrokerOptions],
     ) -> None:
+        release = None if as_version is None else KafkaRelease(as_version)
         super().__init__(
             options,
             data_dir=data_dir,
@@ -83,7 +87,9 @@ class Broker(EmbeddedBroker, Inspection):
             **keywords,
         )
         clock = MovableClock()
-        self.faults = Faults(self._settings.node_ids)
+        self.faults = Faults(
+            self._settings.node_ids, frozenset() if release is None else release.missing_apis
+        )
         """Errors, delays, lost requests and lost answers for any client."""
         self.clock = BrokerClock(clock, self._move_clock)
         """The time of the broker: `freeze`, `advance`, `set`."""
@@ -93,7 +99,9 @@ class Broker(EmbeddedBroker, Inspection):
         interception = Interception(self.faults, self.log, clock)
         self._instruments = Instruments(
             clock=clock,
-            intercept=interception.intercept,
+            intercept=lambda apis: interception.intercept(
+                apis if release is None else release.restrict(apis)
+            ),
             wrap_store=faulty_store(self.faults, clock),
             are_nodes_separate=self.faults.are_nodes_separate,
         )

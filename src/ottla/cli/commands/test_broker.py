@@ -45,6 +45,11 @@ COMMAND: Final = Command(
             metavar="NAME=VALUE",
             multiple=True,
         ),
+        Option(
+            "--as-version",
+            "serve the APIs and versions of an older release of Kafka, such as 3.6",
+            metavar="VERSION",
+        ),
         Flag(
             "--stop-with-stdin", "stop when stdin ends, as it does when the test's process is gone"
         ),

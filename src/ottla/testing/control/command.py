@@ -35,6 +35,7 @@ def run(arguments: Arguments) -> int:
         with_endless_retention(_options_of(arguments.options)),
         listen=arguments.listen,
         nodes=arguments.nodes,
+        as_version=arguments.as_version,
     )
     log_lines.begin("text", arguments.log_level)
     stopping = threading.Event()
