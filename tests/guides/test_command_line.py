@@ -30,7 +30,7 @@ def test_the_page_shows_what_a_terminal_shows(tmp_path: Path) -> None:
 
 def test_the_page_has_every_command() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    named = set(re.findall(r"ottla (\w+)", text))
+    named = set(re.findall(r"ottla ([\w-]+)", text))
     assert set(SUMMARIES) <= named
 
 

@@ -86,7 +86,9 @@ def _print_usage_error(error: click.UsageError) -> None:
 
 def _load(name: str) -> Work:
     module, _, function = name.partition(":")
-    found: Work = getattr(import_module(f"ottla.cli.{module}"), function)
+    # What stands above the command line in the layers, as the test kit does, is named in full.
+    full = module if module.startswith("ottla.") else f"ottla.cli.{module}"
+    found: Work = getattr(import_module(full), function)
     return found
 
 

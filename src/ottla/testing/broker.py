@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 from weakref import WeakSet
 
 from ottla.broker.embedded import STOP_SECONDS
@@ -26,6 +26,7 @@ from ottla.testing.disk_faults import faulty_store
 from ottla.testing.faults import Faults, check_api
 from ottla.testing.inspection import Inspection, T
 from ottla.testing.interception import Interception
+from ottla.testing.kafka_releases import KafkaRelease
 from ottla.testing.request_log import LoggedRequest, RequestLog
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class Broker(EmbeddedBroker, Inspection):
         ...     fault.hits, len(broker.records("orders"))
         (1, 1)
 
-    `faults` are what clients meet, `clock` is the broker's time.
+    `faults` are what clients meet, `clock` is the broker's time. With `as_version="3.6"` it serves the APIs of that
+    release of Kafka, in its versions, to test what a client does with an older cluster.
     """
 
     def __init__(
@@ -71,8 +73,10 @@ class Broker(EmbeddedBroker, Inspection):
         advertise: str | None = None,
         nodes: int = 1,
         metrics: str | None = None,
+        as_version: str | None = None,
         **keywords: Unpack[BrokerOptions],
     ) -> None:
+        release = None if as_version is None else KafkaRelease(as_version)
         super().__init__(
             options,
             data_dir=data_dir,
@@ -83,7 +87,9 @@ class Broker(EmbeddedBroker, Inspection):
             **keywords,
         )
         clock = MovableClock()
-        self.faults = Faults(self._settings.node_ids)
+        self.faults = Faults(
+            self._settings.node_ids, frozenset() if release is None else release.missing_apis
+        )
         """Errors, delays, lost requests and lost answers for any client."""
         self.clock = BrokerClock(clock, self._move_clock)
         """The time of the broker: `freeze`, `advance`, `set`."""
@@ -93,7 +99,9 @@ class Broker(EmbeddedBroker, Inspection):
         interception = Interception(self.faults, self.log, clock)
         self._instruments = Instruments(
             clock=clock,
-            intercept=interception.intercept,
+            intercept=lambda apis: interception.intercept(
+                apis if release is None else release.restrict(apis)
+            ),
             wrap_store=faulty_store(self.faults, clock),
             are_nodes_separate=self.faults.are_nodes_separate,
         )
@@ -194,6 +202,30 @@ class Broker(EmbeddedBroker, Inspection):
             raise IllegalStateError("the broker was never started: call start()")
         super().start()
         self._release_ports()
+
+    def start_over(self) -> None:
+        """Starts it anew at the same addresses, without any topics, groups, transactions, faults and logged requests.
+
+        The connections of clients are cut. A broker with a `data_dir` of its own is not emptied: an IllegalStateError.
+        """
+        if self._folder_to_remove is None:
+            raise IllegalStateError(
+                "only a broker that runs, with its data in a temporary folder, can start over"
+            )
+        if self._running is not None:
+            self.kill()
+        self.reset()
+        self.log.clear()
+        shutil.rmtree(self._folder_to_remove)
+        os.mkdir(self._folder_to_remove)
+        self.restart()
+
+    @property
+    def state(self) -> Literal["running", "paused", "down"]:
+        """Whether it runs, is paused, or is down: not started, stopped or killed."""
+        if self._running is None:
+            return "down"
+        return "running" if self._pause is None else "paused"
 
     def _note_settings(self) -> None:
         """Notes where its nodes listen, for the next start."""

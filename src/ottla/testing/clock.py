@@ -19,6 +19,8 @@ from ottla.testing.durations import Duration, seconds_of
 
 # How often delays look whether a test has moved the clock.
 CHECK_SECONDS: Final = 0.005
+# The end of the year 9999, after which there is no datetime.
+LAST_SECOND: Final = 253_402_300_800.0
 
 
 class MovableClock:
@@ -117,8 +119,8 @@ def wall_seconds_of(moment: datetime | str | float) -> float:
         if moment.tzinfo is None:
             raise ConfigError("a datetime needs a time zone: datetime(..., tzinfo=UTC)")
         moment = moment.timestamp()
-    if type(moment) not in (int, float) or moment < 0:
-        raise ConfigError(f"{moment!r} is no time after 1970")
+    if type(moment) not in (int, float) or not 0 <= moment < LAST_SECOND:
+        raise ConfigError(f"{moment!r} is no time between 1970 and 9999")
     return float(moment)
 
 
@@ -159,6 +161,8 @@ class BrokerClock:
     def advance(self, duration: Duration) -> None:
         """Lets time pass at once; returns when the broker has done all that was due."""
         seconds = seconds_of(duration)
+        if self._clock.now_ms() / 1000 + seconds >= LAST_SECOND:
+            raise ConfigError(f"a duration of {duration!r} ends after the year 9999")
         self._move(lambda: self._clock.shift(seconds))
 
     def set(self, moment: datetime | str | float) -> None:

@@ -221,8 +221,10 @@ class DiskFault:
 class Faults:
     """The faults of a broker. They can be added and removed at any time, from any thread."""
 
-    def __init__(self, node_ids: Sequence[int]) -> None:
+    def __init__(self, node_ids: Sequence[int], missing_apis: frozenset[str] = frozenset()) -> None:
         self._node_ids = node_ids
+        # Those that the broker does not serve as the release of Kafka that it was made to be.
+        self._missing_apis = missing_apis
         self._faults: tuple[Fault, ...] = ()
         self._partitions: tuple[NetworkPartition, ...] = ()
         self._disk_faults: tuple[DiskFault, ...] = ()
@@ -368,6 +370,10 @@ class Faults:
 
     def _add(self, fault: Fault) -> Fault:
         fault.target.validate()
+        if fault.target.api in self._missing_apis:
+            raise ConfigError(
+                f"{fault.target.api} can never match: it is newer than the broker's as_version"
+            )
         if fault.target.node is not None:
             self._check_node(fault.target.node)
         if fault.times is not None and (type(fault.times) is not int or fault.times < 1):

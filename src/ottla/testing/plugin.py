@@ -27,7 +27,7 @@ _NAME_CHARACTERS: Final = 100
 _BROKER_FIXTURES: Final = frozenset({"ottla_broker", "ottla_module_broker", "ottla_test_broker"})
 _MARKER: Final = "ottla_broker"
 _MARKER_HELP: Final = (
-    "ottla_broker(nodes=1, options={}, seed=None): what ottla_test_broker is made with, or "
+    "ottla_broker(nodes=1, options={}, seed=None, as_version=None): what ottla_test_broker is made with, or "
     "ottla_module_broker if it is the mark of a module"
 )
 # How many requests each broker had got when a test began.
@@ -82,10 +82,13 @@ def ottla_test_broker(
 
 
 @contextmanager
-def _running(options: Mapping[str, object], nodes: int = 1) -> Iterator[Broker]:
+def _running(
+    options: Mapping[str, object], nodes: int = 1, as_version: str | None = None
+) -> Iterator[Broker]:
     from ottla.testing.broker import Broker, with_endless_retention
 
-    with Broker(with_endless_retention(options), nodes=nodes) as broker:
+    chosen = with_endless_retention(options)
+    with Broker(chosen, nodes=nodes, as_version=as_version) as broker:
         broker.is_shared = True
         yield broker
 
@@ -95,17 +98,21 @@ def _marked(request: pytest.FixtureRequest, base: Mapping[str, object]) -> Itera
     """A broker as the nearest marker of a test or module says."""
     marker = request.node.get_closest_marker(_MARKER)
     said = _read_marker() if marker is None else _read_marker(*marker.args, **marker.kwargs)
-    nodes, options, seed = said
-    with _running({**base, **options}, nodes) as broker:
+    nodes, options, seed, as_version = said
+    with _running({**base, **options}, nodes, as_version) as broker:
         if seed is not None:
             broker.seed(seed, folder=request.path.parent)
         yield broker
 
 
 def _read_marker(
-    *, nodes: int = 1, options: Mapping[str, object] | None = None, seed: Seed | None = None
-) -> tuple[int, Mapping[str, object], Seed | None]:
-    return nodes, options or {}, seed
+    *,
+    nodes: int = 1,
+    options: Mapping[str, object] | None = None,
+    seed: Seed | None = None,
+    as_version: str | None = None,
+) -> tuple[int, Mapping[str, object], Seed | None, str | None]:
+    return nodes, options or {}, seed, as_version
 
 
 @pytest.fixture

@@ -122,6 +122,10 @@ class RequestLog:
         # A copy: the broker may add to it meanwhile.
         return [each for each in self._requests.copy() if each.number > mark]
 
+    def clear(self) -> None:
+        """Forgets all of them; `count` goes on."""
+        self._requests.clear()
+
     def __iter__(self) -> Iterator[LoggedRequest]:
         return iter(self._requests.copy())
 

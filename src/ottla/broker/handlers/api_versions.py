@@ -24,15 +24,28 @@ FIRST_VERSION_WITH_SOFTWARE = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # as KIP-511 has it
 
 
-def api_of(others: Iterable[Api[Any, Any]]) -> Api[ApiVersionsRequest, ApiVersionsResponse]:
-    """The API that tells clients of the others and of itself."""
+def api_of(
+    others: Iterable[Api[Any, Any]],
+    *,
+    last_version: int | None = None,
+    has_transaction_version: bool = True,
+) -> Api[ApiVersionsRequest, ApiVersionsResponse]:
+    """The API that tells clients of the others and of itself.
+
+    As a broker older than ours it has an earlier last version, and no feature transaction.version.
+    """
 
     def handle(
         node: Node, request: ApiVersionsRequest | None, context: RequestContext
     ) -> ApiVersionsResponse:
-        return _respond(served, request, context.version)
+        response = _respond(served, request, context.version)
+        if has_transaction_version:
+            _add_features(response)
+        return response
 
     api = serve(ApiVersionsRequest, ApiVersionsResponse, handle)
+    if last_version is not None:
+        api = api._replace(last_version=last_version)
     served = sorted((*others, api), key=lambda served: served.key)
     return api
 
@@ -57,11 +70,14 @@ def _respond(
             )
             for api in served
         ],
-        supported_features=[
-            SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=2)
-        ],
-        finalized_features_epoch=0,
-        finalized_features=[
-            FinalizedFeatureKey(name=TRANSACTION_VERSION, max_version_level=2, min_version_level=2)
-        ],
     )
+
+
+def _add_features(response: ApiVersionsResponse) -> None:
+    response.supported_features = [
+        SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=2)
+    ]
+    response.finalized_features_epoch = 0
+    response.finalized_features = [
+        FinalizedFeatureKey(name=TRANSACTION_VERSION, max_version_level=2, min_version_level=2)
+    ]

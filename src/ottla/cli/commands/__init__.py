@@ -23,6 +23,7 @@ SUMMARIES: Final = {
     "log": "look into the files of a data folder",
     "perf": "measure how fast a cluster is",
     "pipeline": "run exactly-once pipelines on Spark",
+    "test-broker": "run a broker for tests in any language, with faults and a clock",
     "demo": "see for yourself that nothing is lost or duplicated",
     "completion": "complete commands, options and names in bash, zsh or fish",
 }

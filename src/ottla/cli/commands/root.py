@@ -35,7 +35,9 @@ class _Root(Group):
         """Import the command."""
         if cmd_name not in SUMMARIES:
             return None
-        command: click.Command = import_module(f"ottla.cli.commands.{cmd_name}").COMMAND
+        command: click.Command = import_module(
+            f"ottla.cli.commands.{cmd_name.replace('-', '_')}"
+        ).COMMAND
         return command
 
     def summaries(self) -> Mapping[str, str]:

@@ -22,7 +22,10 @@ class Arguments(SimpleNamespace):
 
 
 class Call(NamedTuple):
-    """A parsed line: the function that does the work, as `module:function` below `ottla.cli`, and its arguments."""
+    """A parsed line: the function that does the work, as `module:function`, and its arguments.
+
+    The module is below `ottla.cli`, or named in full from `ottla.` on.
+    """
 
     work: str
     arguments: Arguments

@@ -1,0 +1,168 @@
+"""JSON over HTTP/1.1 for the control API."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import Final, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ottla.broker.network.listen_error import ListenError
+from ottla.errors import ConfigError, OttlaError
+from ottla.model import Endpoint
+from ottla.testing.broker import Broker
+from ottla.testing.control.json_shapes import JsonObject, parse_body
+from ottla.testing.control.routes import Control, MethodError, NoSuchThingError
+
+MAX_BODY_BYTES: Final = 16 << 20
+# How long a connection may be silent.
+IDLE_SECONDS: Final = 60.0
+
+logger = logging.getLogger("ottla.testing.control")
+
+
+class _BadRequestError(Exception):
+    """A request that is not answered any further; its connection is closed."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ControlServer:
+    """Serves the control API of a broker, on threads of its own."""
+
+    def __init__(self, broker: Broker, listen: Endpoint) -> None:
+        try:
+            self._server = _HttpServer(Control(broker), listen)
+        except OSError as error:
+            raise ListenError(listen, error, " for control") from error
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="ottla-control", daemon=True
+        )
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it listens."""
+        host, port, *_ = self._server.server_address
+        return Endpoint(str(host), int(port))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _HttpServer(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, control: Control, listen: Endpoint) -> None:
+        self.control = control
+        found = socket.getaddrinfo(*listen, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        self.address_family = found[0][0]
+        super().__init__(listen, _Handler)
+
+    def server_bind(self) -> None:
+        # That of HTTPServer also asks the name service for the name of the host.
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """A connection to the control API."""
+
+    server: _HttpServer
+    protocol_version = "HTTP/1.1"
+    server_version = "ottla-test-broker"
+    timeout = IDLE_SECONDS
+    # Head and body of an answer are separate writes.
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        self._handle()
+
+    def do_POST(self) -> None:
+        self._handle()
+
+    def do_DELETE(self) -> None:
+        self._handle()
+
+    def do_PUT(self) -> None:
+        self._handle()
+
+    def do_PATCH(self) -> None:
+        self._handle()
+
+    def _handle(self) -> None:
+        allowed = None
+        try:
+            status, answer = HTTPStatus.OK, self._answer()
+        except MethodError as error:
+            allowed = str(error)
+            status, answer = HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"write {error} here"}
+        except NoSuchThingError as error:
+            status, answer = HTTPStatus.NOT_FOUND, {"error": str(error)}
+        except _BadRequestError as error:
+            self.close_connection = True
+            status, answer = error.status, {"error": str(error)}
+        except ConfigError as error:
+            status, answer = HTTPStatus.BAD_REQUEST, {"error": str(error)}
+        except (OttlaError, AssertionError, TimeoutError) as error:
+            status, answer = HTTPStatus.CONFLICT, {"error": str(error) or type(error).__name__}
+        except Exception as error:
+            logger.exception("%s %s failed", self.command, self.path)
+            text = f"{type(error).__name__}: {error}: this is a bug of the test broker"
+            status, answer = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": text}
+        self._send(status, answer, allowed)
+
+    def _answer(self) -> JsonObject:
+        body = self._read_body()
+        # A page in a browser on this machine must not control it.
+        if "Origin" in self.headers:
+            raise _BadRequestError(HTTPStatus.FORBIDDEN, "pages of browsers may not control it")
+        url = urlsplit(self.path)
+        path = [unquote(segment) for segment in url.path.strip("/").split("/")]
+        query = dict(parse_qsl(url.query, keep_blank_values=True))
+        return self.server.control.answer(self.command, path, query, parse_body(body))
+
+    def _read_body(self) -> bytes:
+        if "Transfer-Encoding" in self.headers:
+            raise _BadRequestError(
+                HTTPStatus.LENGTH_REQUIRED, "send the body whole, with a Content-Length"
+            )
+        text = self.headers.get("Content-Length", "0")
+        if not (text.isascii() and text.isdigit()):
+            raise _BadRequestError(HTTPStatus.BAD_REQUEST, f"Content-Length {text!r} is no number")
+        if len(text) > 18 or int(text) > MAX_BODY_BYTES:
+            raise _BadRequestError(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {MAX_BODY_BYTES} bytes"
+            )
+        body = self.rfile.read(int(text))
+        if len(body) < int(text):
+            raise _BadRequestError(HTTPStatus.BAD_REQUEST, "the body ended early")
+        return body
+
+    def _send(self, status: HTTPStatus, answer: JsonObject, allowed: str | None) -> None:
+        body = json.dumps(answer).encode() + b"\n"
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        if allowed is not None:
+            self.send_header("Allow", allowed)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        logger.debug(format, *arguments)
