@@ -37,7 +37,7 @@ def run(arguments: Arguments) -> int:
         nodes=arguments.nodes,
         as_version=arguments.as_version,
     )
-    log_lines.begin("text", arguments.log_level)
+    log_lines.set_up_logging("text", arguments.log_level)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.cli.records.json_lines import JsonLines
+from ottla.cli.records.json_lines import JsonRecordFormatter
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
 from ottla.testing.clock import BrokerClock
@@ -16,7 +16,8 @@ from ottla.testing.faults import DiskFault, Fault, NetworkPartition
 from ottla.testing.request_log import LoggedRequest
 
 if TYPE_CHECKING:
-    from ottla.client.admin_model import GroupDescription, TransactionDescription
+    from ottla.client.admin_model.groups import GroupDescription
+    from ottla.client.admin_model.transactions import TransactionDescription
     from ottla.client.model import ConsumerRecord
 
 JsonObject = dict[str, Any]
@@ -161,7 +162,7 @@ def describe_clock(clock: BrokerClock) -> JsonObject:
 
 def describe_records(records: Sequence[ConsumerRecord[Any, Any]]) -> list[JsonObject]:
     """As `ottla consume -o json` writes them, and seeds have them."""
-    line_of = JsonLines()
+    line_of = JsonRecordFormatter()
     return [json.loads(line_of(record)) for record in records]
 
 
