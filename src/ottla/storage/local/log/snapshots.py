@@ -83,7 +83,7 @@ class SnapshotFiles:
 
 
 def write_draft(path: str, data: bytes, synced_first: Sequence[str]) -> None:
-    """Writes a snapshot on a thread, after files that it relies on are on disk; UnsyncedError if they are not."""
+    """Writes a snapshot durably, after files that it relies on are on disk; UnsyncedError if they are not."""
     for other in synced_first:
         try:
             checkpoint_files.sync_path(other)
