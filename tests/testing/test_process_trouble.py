@@ -334,3 +334,33 @@ def test_a_slow_disk_holds_acknowledgements_back_in_order(broker: Broker) -> Non
         assert (first.result(SECONDS).offset, second.result(SECONDS).offset) == (2, 3)
     with pytest.raises(ConfigError, match="delay of 0"):
         broker.faults.slow_disk(0)
+
+
+def test_a_broker_that_starts_over_is_empty_and_where_it_was(broker: Broker) -> None:
+    servers = broker.bootstrap_servers
+    send_with_ottla(servers, "tea", [b"1", b"2"], lambda: None)
+    broker.faults.add("Produce", drop="after")
+    broker.clock.freeze()
+    broker.pause()
+    assert broker.state == "paused"
+    broker.start_over()
+    assert (broker.state, broker.bootstrap_servers) == ("running", servers)
+    assert (len(broker.faults), broker.clock.is_frozen, broker.requests()) == (0, False, [])
+    with pytest.raises(ConfigError, match="no topic 'tea'"):
+        broker.records("tea")
+    send_with_ottla(servers, "tea", [b"3"], lambda: None)
+    assert values_of(broker, "tea") == [b"3"]
+    folder = Path(broker.data_dir)
+    broker.stop()
+    assert not folder.exists()
+    assert broker.state == "down"
+
+
+def test_a_broker_with_a_folder_of_the_test_does_not_start_over(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        send_with_ottla(broker.bootstrap_servers, "tea", [b"1"], lambda: None)
+        with pytest.raises(IllegalStateError, match="temporary folder"):
+            broker.start_over()
+        assert values_of(broker, "tea") == [b"1"]
+    with pytest.raises(IllegalStateError, match="temporary folder"):
+        Broker().start_over()

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from weakref import WeakSet
 
 from ottla.broker.embedded import STOP_SECONDS
@@ -221,8 +221,8 @@ class Broker(EmbeddedBroker, Inspection):
         self.restart()
 
     @property
-    def state(self) -> Literal["running", "paused", "down"]:
-        """Whether it runs, is paused, or is down: not started, stopped or killed."""
+    def state(self) -> str:
+        """What it does: `running`, `paused`, or `down` if it was not started, stopped or killed."""
         if self._running is None:
             return "down"
         return "running" if self._pause is None else "paused"
