@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -232,3 +233,27 @@ def test_flush_ms_syncs_in_the_background(start: Starter, disk: Disk, topic: str
         begun = disk.begun
         fill(connection, topic, b"v")
         assert eventually(lambda: disk.begun > begun)
+
+
+def test_a_topic_that_is_deleted_while_a_sync_is_under_way_is_no_trouble_of_the_disk(
+    start: Starter, disk: Disk, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = start()
+    with (
+        session_with(broker) as writer,
+        ottla.Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        create(writer, topic, config=EVERY)
+        fill(writer, topic, b"first")
+        disk.is_free.clear()
+        writer.send(produce_request(topic, batch_of(b"second")), 12)
+        assert eventually(lambda: disk.begun > disk.done)
+        with caplog.at_level(logging.INFO):
+            deleting = threading.Thread(target=admin.delete_topics, args=([topic],))
+            deleting.start()
+            assert eventually(lambda: topic not in admin.list_topics())
+            disk.is_free.set()
+            error, _ = result_of(writer)
+            deleting.join(30)
+        assert error in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert [line for line in caplog.messages if "storage failed" in line and topic in line] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -121,7 +122,9 @@ def _again(target: Target, attack: Attack, count: int, seconds: float) -> Iterat
     """Lets an attack run for some time, and then go on until the broker has ended."""
 
     def run() -> None:
-        with suppress(OSError, AssertionError, IndexError):  # the broker ends meanwhile
+        with suppress(
+            OSError, AssertionError, IndexError, struct.error
+        ):  # the broker ends meanwhile
             attack.run(target, count)
 
     attacking = threading.Thread(target=run, daemon=True)

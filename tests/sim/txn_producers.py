@@ -307,7 +307,12 @@ class TxnProducer(TxnClient):
         for _ in range(MAX_TRIES):
             produced = self.produce(place, batch, self.setup.transactional_id, PRODUCE_SECONDS)
             sent = asyncio.ensure_future(produced)
-            await asyncio.wait([sent], timeout=IMPATIENT_SECONDS if self.is_impatient else None)
+            try:
+                await asyncio.wait([sent], timeout=IMPATIENT_SECONDS if self.is_impatient else None)
+            except asyncio.CancelledError:
+                # A producer that died must not open a transaction afterwards.
+                sent.cancel()
+                raise
             if not sent.done():
                 break
             error = sent.result()

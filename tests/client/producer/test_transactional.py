@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -393,3 +394,34 @@ def test_begin_transaction_of_aio_can_still_be_awaited(
             await producer.commit_transaction()
 
     asyncio.run(main())
+
+
+def test_a_cancelled_call_leaves_no_error_that_nobody_retrieves(
+    servers: str, ottla_topic: str, ottla_topic_name: Callable[[], str]
+) -> None:
+    problems: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: problems.append(context["message"]))
+        name = ottla_topic_name()
+        async with ottla.aio.Producer(bootstrap_servers=servers, transactional_id=name) as producer:
+            await producer.init_transactions()
+            producer.begin_transaction()
+            await producer.send(ottla_topic, b"x")
+            stranger = ottla.ConsumerGroupMetadata(name, 5, "a member that the group does not have")
+            call = asyncio.create_task(
+                producer.send_offsets_to_transaction({(ottla_topic, 0): 1}, stranger)
+            )
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            # Ends after the task that was left alone: there is one request at a time.
+            await producer.abort_transaction()
+        gc.collect()
+
+    asyncio.run(main())
+    gc.collect()
+    assert problems == []

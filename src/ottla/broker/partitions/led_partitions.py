@@ -137,7 +137,7 @@ class LedPartitions:
         for shard in self.open_shards():
             if shard.log.ref.topic_id == topic.topic_id:
                 self.discard(shard)
-                shard.release_waiters()
+                shard.resign()
         for partition in range(topic.partition_count):
             ref = PartitionRef(topic.name, partition, topic.topic_id)
             self._opener.drop(ref)

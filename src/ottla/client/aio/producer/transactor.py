@@ -150,13 +150,14 @@ class Transactor:
     async def _within_max_block(self, task: asyncio.Task[T], method: str) -> T:
         """Wait for a task, which goes on if max.block.ms are over before it has ended."""
         limit_ms = self._config.max_block_ms
+        # The caller may stop waiting, by the time limit or cancelled: then nothing else reads the task's error.
+        task.add_done_callback(_retrieve_exception)
         try:
             async with asyncio.timeout(limit_ms / 1000):
                 return await asyncio.shield(task)
         except TimeoutError:
             if task.done():
                 return task.result()
-            task.add_done_callback(_retrieve_exception)
             why = f"{method}() is not done after {limit_ms} ms; call it again to go on."
             last_error = self.last_error or self._network.trouble
             if last_error is not None:
@@ -312,6 +313,9 @@ class Transactor:
                     self._is_given_up,
                 )
             except RequestFailedError as failed:
+                if transactions.is_aborting and failed.action is not CoordinatorErrorAction.DIE:
+                    # The call was cancelled, and the program aborts already: the abort must not fail for this.
+                    raise as_abortable(failed.error) from failed.error.__cause__
                 raise self._failed(failed) from failed.error.__cause__
             finally:
                 self._sender.wake()
