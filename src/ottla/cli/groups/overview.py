@@ -218,14 +218,15 @@ def _fill_in(
 def _show_members(
     output: Output, groups: Iterable[GroupDescription], shows_assignment: bool
 ) -> None:
-    rows = [_member_row(group, member) for group in groups for member in group.members]
+    found = list(groups)
+    rows = [_member_row(group, member) for group in found for member in group.members]
     shape: tuple[Column, ...] = MEMBERS
     if any(row["group_instance_id"] for row in rows):
         shape = (*shape[:2], *STATIC, *shape[2:])
     if shows_assignment:
         shape += ASSIGNMENT
     _show(output, shape, rows)
-    if not rows and output.is_table:
+    if found and not rows and output.is_table:
         say("There are no members.")
 
 

@@ -38,8 +38,8 @@ def run(arguments: Arguments) -> int:
         reader = LineReader(arguments)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    is_new_topic = not arguments.quiet and _is_missing(arguments)
     with sigterm_raises(), producer_of(arguments, **_options(arguments)) as producer:
+        is_new_topic = not arguments.quiet and _is_missing(arguments)
         delivery = LineDelivery(producer, arguments.topic, reader, _printer(arguments))
         delivery.is_transactional = arguments.transactional_id is not None
         if not arguments.quiet:
