@@ -41,6 +41,12 @@ class FaultyStore:
         log = self._store.claim(ref, config)
         return cast(PartitionLog, _FaultyLog(log, self._faults, self._clock))
 
+    def trim_all(self, starts: Mapping[PartitionLog, int]) -> Any:
+        # An engine knows only the logs that it gave.
+        return self._store.trim_all(
+            {cast(_FaultyLog, log).inner: start for log, start in starts.items()}
+        )
+
 
 class _FaultyCatalog:
     def __init__(self, catalog: Catalog, faults: Faults) -> None:
@@ -57,27 +63,27 @@ class _FaultyCatalog:
 
 class _FaultyLog:
     def __init__(self, log: PartitionLog, faults: Faults, clock: Clock) -> None:
-        self._log = log
+        self.inner = log
         self._faults = faults
         self._clock = clock
         # The last write that is late: none becomes durable before those that came earlier.
         self._late: asyncio.Future[None] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._log, name)
+        return getattr(self.inner, name)
 
     def append(
         self, data: Buffer, extents: Sequence[Extent], expected_end_offset: int
     ) -> asyncio.Future[None] | None:
         _check_room(self._faults)
-        return self._delayed(self._log.append(data, extents, expected_end_offset))
+        return self._delayed(self.inner.append(data, extents, expected_end_offset))
 
     def flush(self) -> asyncio.Future[None] | None:
-        return self._delayed(self._log.flush())
+        return self._delayed(self.inner.flush())
 
     def begin_replacement(self, base_offsets: Sequence[int]) -> Replacement:
         _check_room(self._faults)
-        return self._log.begin_replacement(base_offsets)
+        return self.inner.begin_replacement(base_offsets)
 
     def _delayed(self, settled: asyncio.Future[None] | None) -> asyncio.Future[None] | None:
         """What is durable when the engine says so, at the earliest after the delay and after earlier writes."""
