@@ -17,8 +17,13 @@ import kafka
 import pytest
 
 import ottla
+from ottla.client.raw import RawConnection
 from ottla.errors import ConfigError, ErrorCode, IllegalStateError
+from ottla.records.batch import build_batch
+from ottla.records.record import Record
 from ottla.testing import Broker, wait_for
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 SECONDS = 30.0
 # Sends values one after the other, each acknowledged before the next; calls `between` after the first.
@@ -364,3 +369,32 @@ def test_a_broker_with_a_folder_of_the_test_does_not_start_over(tmp_path: Path) 
         assert values_of(broker, "tea") == [b"1"]
     with pytest.raises(IllegalStateError, match="temporary folder"):
         Broker().start_over()
+
+
+@pytest.mark.parametrize("form", ["{}", "{}/", "{}/link"])
+def test_a_kill_keeps_the_data_in_a_folder_of_the_user(tmp_path: Path, form: str) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    if "link" in form:
+        (tmp_path / "real").mkdir()
+        (folder / "link").symlink_to(tmp_path / "real", target_is_directory=True)
+    with Broker(data_dir=form.format(folder)) as broker:
+        with ottla.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("orders", b"tea").result(20)
+        broker.kill()
+        assert broker.was_killed
+        broker.restart()
+        assert [record.value for record in broker.records("orders")] == [b"tea"]
+
+
+def test_an_error_without_acknowledgements_ends_the_connection_and_sends_nothing() -> None:
+    with Broker() as broker, RawConnection(broker.bootstrap_servers) as connection:
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+        connection.call(asked, MetadataResponse, 12)
+        broker.faults.add("Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER")
+        data = [PartitionProduceData(index=0, records=build_batch([Record(0, 5, None, b"v")]))]
+        topics = [TopicProduceData(name="orders", partition_data=data)]
+        connection.send(ProduceRequest(acks=0, timeout_ms=5000, topic_data=topics), 9)
+        connection.socket.settimeout(10)
+        assert connection.socket.recv(1) == b""
+        assert broker.records("orders") == []

@@ -172,17 +172,15 @@ class Broker(EmbeddedBroker, Inspection):
             self._pause.kill(running)
             self._pause = None
         self._note_settings()
-        found = f"{self.data_dir}.killed"
+        copy_dir = tempfile.mkdtemp(prefix="ottla-killed-")
         try:
-            asyncio.run_coroutine_threadsafe(_kill(running, self.data_dir, found), loop).result(
-                STOP_SECONDS
-            )
+            killing = _kill(running, self.data_dir, copy_dir)
+            asyncio.run_coroutine_threadsafe(killing, loop).result(STOP_SECONDS)
         finally:
             self._reserved = running.take_reserved_ports()
             self._running, self._addresses = None, {}
             self._end_thread()
-        shutil.rmtree(self.data_dir)
-        os.rename(found, self.data_dir)
+        _replace_contents(self.data_dir, copy_dir)
 
     def restart(self) -> None:
         """Starts it again with the same data at the same addresses; if it runs, it is stopped cleanly first."""
@@ -221,6 +219,11 @@ class Broker(EmbeddedBroker, Inspection):
         self.restart()
 
     @property
+    def was_killed(self) -> bool:
+        """Whether `restart` would start it again."""
+        return self._running is None and bool(self._last_addresses)
+
+    @property
     def state(self) -> str:
         """What it does: `running`, `paused`, or `down` if it was not started, stopped or killed."""
         if self._running is None:
@@ -229,8 +232,8 @@ class Broker(EmbeddedBroker, Inspection):
 
     def _note_settings(self) -> None:
         """Notes where its nodes listen, for the next start."""
-        self._last_addresses = dict(self._addresses)
         running = self._running_broker()[0]
+        self._last_addresses = dict(self._addresses) or dict(running.addresses)
         self._settings = replace(
             self._settings,
             addresses=dict(running.addresses),
@@ -326,9 +329,32 @@ async def _kill(running: RunningBroker, data_dir: str, copy_dir: str) -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-    shutil.copytree(data_dir, copy_dir, copy_function=_copy_if_there)
-    with suppress(OttlaError, OSError):
-        running.cluster.store.close()
+    try:
+        _copy_contents(data_dir, copy_dir)
+    finally:
+        with suppress(OttlaError, OSError):
+            running.cluster.store.close()
+
+
+def _copy_contents(data_dir: str, copy_dir: str) -> None:
+    try:
+        shutil.copytree(data_dir, copy_dir, copy_function=_copy_if_there, dirs_exist_ok=True)
+    except shutil.Error as error:
+        # Threads of the storage may be removing folders of deleted topics.
+        if any(os.path.exists(source) for source, _, _ in error.args[0]):
+            raise
+
+
+def _replace_contents(data_dir: str, copy_dir: str) -> None:
+    """Replaces what is in a folder by the copy; the folder itself stays, since it may be a mount point or a link."""
+    for entry in list(os.scandir(data_dir)):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+    for name in os.listdir(copy_dir):
+        shutil.move(os.path.join(copy_dir, name), os.path.join(data_dir, name))
+    os.rmdir(copy_dir)
 
 
 def _copy_if_there(source: str, target: str) -> None:

@@ -25,6 +25,7 @@ from ottla.broker.requests.request import (
     RequestContext,
 )
 from ottla.broker.requests.response_errors import error_counter_of
+from ottla.core.produce import ACKS_NONE
 from ottla.ports import Clock
 from ottla.testing.clock import CHECK_SECONDS, wait_by
 from ottla.testing.error_responses import ErrorInjection, merge
@@ -140,6 +141,10 @@ class Interception:
 
         async def finish() -> Any:
             response = refused if reply is None else await _settled(reply)
+            if refused is not None and getattr(call.request, "acks", None) == ACKS_NONE:
+                # A client that asked for no response learns of an error by the end of its connection.
+                call.entry.lost = "refused, and the connection closed"
+                raise CloseConnectionError(f"a fault of the test refused the request ({fault})")
             if response is not NO_REPLY and injection is not None:
                 if refused is None:
                     injection.overwrite(response)

@@ -164,6 +164,8 @@ def pytest_runtest_teardown() -> Generator[None, Any, Any]:
         for broker in _brokers():
             if broker.is_shared:
                 broker.reset()
+                if broker.was_killed:
+                    broker.restart()
 
 
 @pytest.hookimpl(wrapper=True)
