@@ -6,6 +6,7 @@ All read every partition from its start, without a group, and look at every valu
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from typing import Any
@@ -101,7 +102,10 @@ async def ottla_aio_consumer(task: Task) -> AsyncIterator[Any]:
     async with ottla.aio.Consumer(
         bootstrap_servers=task.bootstrap_server, auto_offset_reset="earliest"
     ) as consumer:
-        consumer.assign([(task.topic, index) for index in range(PARTITIONS_PER_TOPIC)])
+        partitions = [(task.topic, index) for index in range(PARTITIONS_PER_TOPIC)]
+        assigned: object = consumer.assign(partitions)
+        if asyncio.iscoroutine(assigned):  # of an older checkout, which is compared with this one
+            await assigned
         yield consumer
 
 
