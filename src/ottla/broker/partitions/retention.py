@@ -83,13 +83,6 @@ async def _apply_to(shard: Shard, now_ms: int) -> None:
     try:
         await settled(shard.apply_retention(now_ms))
     except StorageFullError as error:
-        ref = shard.log.ref
-        logger.warning(
-            "storage_full",
-            "partition %(topic)s-%(partition)d: %(reason)s",
-            topic=ref.topic,
-            partition=ref.partition,
-            reason=str(error),
-        )
+        shard.log_full(error)
     except StorageError as error:
         shard.fail(error)

@@ -185,14 +185,7 @@ class Shard:
             if ended is not None and ended.is_aborted:
                 self.log.note_aborted(partition.aborted_span(ended))
         except StorageFullError as error:
-            ref = self.log.ref
-            logger.warning(
-                "storage_full",
-                "partition %(topic)s-%(partition)d: %(reason)s",
-                topic=ref.topic,
-                partition=ref.partition,
-                reason=str(error),
-            )
+            self.log_full(error)
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         except StorageError as error:
             self.fail(error)
@@ -310,6 +303,17 @@ class Shard:
         if self.waiters:
             for waiter in list(self.waiters):
                 waiter.grown(self, size_bytes)
+
+    def log_full(self, error: StorageFullError) -> None:
+        """Logs that the engine has no room; the shard goes on."""
+        ref = self.log.ref
+        logger.warning(
+            "storage_full",
+            "partition %(topic)s-%(partition)d: %(reason)s",
+            topic=ref.topic,
+            partition=ref.partition,
+            reason=str(error),
+        )
 
     def fail(self, error: BaseException) -> None:
         """Discards the shard; the next use claims the partition again."""
