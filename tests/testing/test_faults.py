@@ -126,6 +126,7 @@ def test_a_fault_ends_with_its_block_by_remove_and_by_clear() -> None:
         ({"api": "Heartbeat", "drop": "after", "topic": "t"}, "names no topic"),
         ({"api": "Metadata", "drop": "after", "topic": "t", "partition": 0}, "names no partition"),
         ({"api": "Fetch", "drop": "after", "transactional_id": "x"}, "names no transactional_id"),
+        ({"api": "OffsetFetch", "drop": "after", "topic": "t"}, "names no topic"),
         ({"drop": "after", "partition": 0}, "partition= needs topic="),
         ({"drop": "after", "topic": "t", "partition": -1}, "partition=-1"),
     ],

@@ -222,6 +222,9 @@ def kinds_named_by(api: str) -> set[Kind]:
     """What requests of an API can name, in some version."""
     request: type = next(served.request for served in SERVED.values() if served.name == api)
     kinds = set(_kinds_in(SUBJECTS[api]))
+    if api == "OffsetFetch":
+        # Since version 8 its errors are those of whole groups; only older requests list topics by themselves.
+        kinds -= {Kind.TOPIC, Kind.PARTITION}
     for field in fields_of(request):
         if field.name == "group_id":
             kinds.add(Kind.GROUP)
