@@ -34,6 +34,7 @@ LAYERS = [
     ["storage"],
     ["broker"],
     ["client"],
+    ["schemas"],
     ["app"],
     ["spark"],
     ["cli"],
