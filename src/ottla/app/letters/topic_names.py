@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from ottla.model import TOPIC_NAME_CHARS
 
+_DONE: Final = ".done"
 _LETTERS: Final = re.compile(r"(?P<stem>.+)\.(?:dlt|retry\.(?P<number>[1-9][0-9]*))", re.DOTALL)
 _NOT_LEGAL: Final = re.compile(r"[^a-zA-Z0-9._-]")
 _HASH_CHARS: Final = 12
@@ -42,6 +43,15 @@ def dead_letter_topic(topic: str, group: str) -> str:
     return _name(topic, group, ".dlt")
 
 
+def done_topic(dead_letters: str) -> str:
+    """The compacted topic that says which letters of a dead-letter topic were replayed or dropped."""
+    name = f"{dead_letters}{_DONE}"
+    if len(name) <= TOPIC_NAME_CHARS:
+        return name
+    digest = hashlib.sha256(dead_letters.encode()).hexdigest()[:_HASH_CHARS]
+    return f"{dead_letters[: TOPIC_NAME_CHARS - len(f'.{digest}{_DONE}')]}.{digest}{_DONE}"
+
+
 def has_plain_name(topic: str, group: str) -> bool:
     """Whether the names are `<topic>.<group>…` as they stand, neither shortened nor with replaced characters."""
     # One rule for all numbers, so that the topics of a listener have the same stem.
@@ -50,8 +60,8 @@ def has_plain_name(topic: str, group: str) -> bool:
 
 
 def is_letter_topic(name: str) -> bool:
-    """Whether the name is that of a retry topic or dead-letter topic; listeners by pattern leave these out."""
-    return _LETTERS.fullmatch(name) is not None
+    """Whether a retry topic, a dead-letter topic or its `.done` has this name: listeners by pattern leave these out."""
+    return _LETTERS.fullmatch(name.removesuffix(_DONE)) is not None
 
 
 def retry_number(name: str) -> int | None:
