@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import confluent_kafka
@@ -10,7 +11,7 @@ import pytest
 import ottla
 from ottla.errors import ConfigError
 from ottla.testing import Broker
-from ottla.testing.inspection import Inspection, wait_for
+from ottla.testing.inspection import Inspection, wait_for, wait_for_async
 
 
 @pytest.fixture
@@ -125,3 +126,56 @@ def test_a_wait_gives_what_the_predicate_gave_or_says_what_it_waited_for() -> No
 
     with pytest.raises(TimeoutError, match="not yet"):
         wait_for(check, timeout="20ms")
+
+
+def test_a_wait_in_asyncio_lets_the_tasks_of_the_test_go_on() -> None:
+    async def wait() -> object:
+        done = asyncio.Event()
+        task = asyncio.create_task(asyncio.sleep(0.02))
+        task.add_done_callback(lambda _: done.set())
+        return await wait_for_async(lambda: done.is_set() and "tea")
+
+    assert asyncio.run(wait()) == "tea"
+
+
+def test_a_wait_in_asyncio_awaits_its_predicate_no_longer_than_it_may() -> None:
+    answers = iter([0, 5])
+
+    async def answer() -> int:
+        return next(answers)
+
+    async def refuse() -> bool:
+        raise AssertionError("not yet")
+
+    async def hang() -> bool:
+        return await asyncio.Event().wait()
+
+    async def give_up() -> bool:
+        raise TimeoutError("its own")
+
+    assert asyncio.run(wait_for_async(answer)) == 5
+    for predicate, said in ((refuse, "waited 20ms for tea: not yet"), (hang, "20ms for tea$")):
+        with pytest.raises(TimeoutError, match=said):
+            asyncio.run(wait_for_async(predicate, timeout="20ms", what="tea"))
+    with pytest.raises(TimeoutError, match="its own"):
+        asyncio.run(wait_for_async(give_up))
+
+
+def test_a_wait_in_asyncio_for_records_of_a_client_on_the_same_loop(
+    ottla_broker: Broker, ottla_topic: str
+) -> None:
+    async def run() -> list[bytes]:
+        async with ottla.aio.Producer(bootstrap_servers=ottla_broker.bootstrap_servers) as producer:
+            task = asyncio.create_task(producer.send(ottla_topic, b"tea"))
+            found = await wait_for_async(
+                lambda: ottla_topic in known(ottla_broker) and ottla_broker.records(ottla_topic)
+            )
+            await task
+            return [record.value for record in found or ()]
+
+    assert asyncio.run(run()) == [b"tea"]
+
+
+def known(broker: Broker) -> list[str]:
+    with ottla.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        return list(admin.list_topics())

@@ -5,12 +5,13 @@ Everything is read over Kafka's protocol, as any client would: what a test sees 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
@@ -194,7 +195,7 @@ def wait_for(
 
     An AssertionError of the predicate means that it does not hold yet, and is shown in the end.
     """
-    deadline = time.monotonic() + seconds_of(timeout)
+    deadline = _Deadline(timeout, what, found)
     while True:
         failure: AssertionError | None = None
         try:
@@ -203,7 +204,63 @@ def wait_for(
                 return result
         except AssertionError as error:
             failure = error
-        if time.monotonic() >= deadline:
-            why = f": {failure}" if failure is not None else "" if found is None else f": {found()}"
-            raise TimeoutError(f"waited {timeout} for {what}{why}") from failure
+        deadline.check(failure)
         time.sleep(POLL_SECONDS)
+
+
+@overload
+async def wait_for_async(
+    predicate: Callable[[], Awaitable[T]], *, timeout: Duration = ..., what: str = ...
+) -> T: ...
+
+
+@overload
+async def wait_for_async(
+    predicate: Callable[[], T], *, timeout: Duration = ..., what: str = ...
+) -> T: ...
+
+
+async def wait_for_async(
+    predicate: Callable[[], Any],
+    *,
+    timeout: Duration = 10.0,
+    what: str = "the predicate to hold",
+) -> Any:
+    """`wait_for` in asyncio: the tasks of the test go on meanwhile, and the predicate may be a coroutine function."""
+    deadline = _Deadline(timeout, what)
+    while True:
+        failure: AssertionError | None = None
+        try:
+            async with asyncio.timeout(max(deadline.seconds_left(), POLL_SECONDS)) as limit:
+                answer = predicate()
+                result = await answer if isinstance(answer, Awaitable) else answer
+            if result:
+                return result
+        except AssertionError as error:
+            failure = error
+        except TimeoutError:
+            if not limit.expired():
+                raise  # of the predicate itself
+        deadline.check(failure)
+        await asyncio.sleep(POLL_SECONDS)
+
+
+class _Deadline:
+    """The end of a wait, and what is said then."""
+
+    def __init__(
+        self, timeout: Duration, what: str, found: Callable[[], object] | None = None
+    ) -> None:
+        self._timeout, self._what, self._found = timeout, what, found
+        self._end = time.monotonic() + seconds_of(timeout)
+
+    def seconds_left(self) -> float:
+        return self._end - time.monotonic()
+
+    def check(self, failure: AssertionError | None) -> None:
+        """Raises TimeoutError if it is over; `failure` is why the predicate did not hold."""
+        if self.seconds_left() > 0:
+            return
+        found = self._found() if failure is None and self._found is not None else failure
+        why = "" if found is None else f": {found}"
+        raise TimeoutError(f"waited {self._timeout} for {self._what}{why}") from failure
