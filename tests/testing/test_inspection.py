@@ -161,21 +161,31 @@ def test_a_wait_in_asyncio_awaits_its_predicate_no_longer_than_it_may() -> None:
         asyncio.run(wait_for_async(give_up))
 
 
-def test_a_wait_in_asyncio_for_records_of_a_client_on_the_same_loop(
+def test_a_wait_for_records_returns_all_of_a_topic_that_comes_later(
     ottla_broker: Broker, ottla_topic: str
 ) -> None:
     async def run() -> list[bytes]:
         async with ottla.aio.Producer(bootstrap_servers=ottla_broker.bootstrap_servers) as producer:
-            task = asyncio.create_task(producer.send(ottla_topic, b"tea"))
-            found = await wait_for_async(
-                lambda: ottla_topic in known(ottla_broker) and ottla_broker.records(ottla_topic)
+            waiting = asyncio.create_task(
+                asyncio.to_thread(ottla_broker.wait_records, ottla_topic, 2)
             )
-            await task
-            return [record.value for record in found or ()]
+            for value in (b"tea", b"cake"):
+                await (await producer.send(ottla_topic, value))
+            return [record.value for record in await waiting]
 
-    assert asyncio.run(run()) == [b"tea"]
+    assert asyncio.run(run()) == [b"tea", b"cake"]
 
 
-def known(broker: Broker) -> list[str]:
-    with ottla.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        return list(admin.list_topics())
+def test_a_wait_for_records_says_what_is_missing(
+    producer: confluent_kafka.Producer, inspection: Inspection, ottla_topic: str
+) -> None:
+    with pytest.raises(TimeoutError, match=f"1 record.s. in topic {ottla_topic}: there is no such"):
+        inspection.wait_records(ottla_topic, 1, timeout="10ms")
+    send(producer, ottla_topic, b"seen", commit=True)
+    send(producer, ottla_topic, b"aborted", commit=False)
+    with pytest.raises(TimeoutError, match=r"2 record.s. in topic .*: it has 1"):
+        inspection.wait_records(ottla_topic, 2, timeout="10ms")
+    assert len(inspection.wait_records(ottla_topic, 2, isolation="read_uncommitted")) == 2
+    for wrong in (0, -1, True, "2"):
+        with pytest.raises(ConfigError, match="how many records to wait for"):
+            inspection.wait_records(ottla_topic, wrong)  # type: ignore[arg-type]

@@ -52,10 +52,44 @@ class Inspection(ABC):
 
         By default as a read_committed consumer sees them: none of aborted or open transactions.
         """
+        found = self._records_if_there(topic, isolation)
+        if found is None:
+            raise ConfigError(f"there is no topic '{topic}'")
+        return found
+
+    def wait_records(
+        self,
+        topic: str,
+        count: int,
+        *,
+        timeout: Duration = 10.0,
+        isolation: Isolation = "read_committed",
+    ) -> list[ConsumerRecord[Any, Any]]:
+        """Waits until a topic has so many records or more, and returns all of them; the topic need not exist before."""
+        if type(count) is not int or count < 1:
+            raise ConfigError(f"count={count!r}: write how many records to wait for, at least 1")
+        found: list[ConsumerRecord[Any, Any]] | None = None
+
+        def is_done() -> bool:
+            nonlocal found
+            found = self._records_if_there(topic, isolation)
+            return found is not None and len(found) >= count
+
+        def so_far() -> str:
+            return "there is no such topic" if found is None else f"it has {len(found)}"
+
+        what = f"{count} record(s) in topic {topic}"
+        wait_for(is_done, timeout=timeout, what=what, found=so_far)
+        return found or []
+
+    def _records_if_there(
+        self, topic: str, isolation: Isolation
+    ) -> list[ConsumerRecord[Any, Any]] | None:
+        """The records of a topic; None if there is no such topic."""
         with self._consumer(isolation) as consumer:
             found = consumer.list_topics().get(topic)
             if found is None:
-                raise ConfigError(f"there is no topic '{topic}'")
+                return None
             partitions = [TopicPartition(topic, each.partition) for each in found]
             starts = consumer.beginning_offsets(partitions)
             return _read(consumer, {each: (starts[each], None) for each in partitions})
