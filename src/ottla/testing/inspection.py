@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from ottla.durations import Duration, seconds_of
 from ottla.errors import ConfigError
 from ottla.model import TopicPartition
-from ottla.testing.durations import Duration, seconds_of
 from ottla.testing.faults import OWN_CLIENT_ID
 from ottla.testing.seeding import Seed, read_seed, write_seed
 
