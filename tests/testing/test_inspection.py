@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
 import pytest
@@ -189,3 +190,35 @@ def test_a_wait_for_records_says_what_is_missing(
     for wrong in (0, -1, True, "2"):
         with pytest.raises(ConfigError, match="how many records to wait for"):
             inspection.wait_records(ottla_topic, wrong)  # type: ignore[arg-type]
+
+
+def test_a_wait_for_members_ends_when_all_of_them_know_their_partitions(
+    ottla_broker: Broker, ottla_topic: str
+) -> None:
+    def member() -> ottla.Consumer:
+        joining = ottla.Consumer(
+            bootstrap_servers=ottla_broker.bootstrap_servers, group_id=ottla_topic
+        )
+        joining.subscribe([ottla_topic])
+        joining.poll(0)
+        return joining
+
+    assert ottla_broker.wait_members(ottla_topic, 0) is None
+    with pytest.raises(TimeoutError, match=r"1 member.s. of group .*: there is no such group"):
+        ottla_broker.wait_members(ottla_topic, 1, timeout="10ms")
+    ottla_broker.seed({ottla_topic: {"partitions": 2}})
+    with member() as first, member() as second, ThreadPoolExecutor() as threads:
+        waiting = threads.submit(ottla_broker.wait_members, ottla_topic, 2)
+        while not waiting.done():
+            first.poll(0.01)
+            second.poll(0.01)
+        found = waiting.result()
+        assert found is not None
+        assert [len(each.assignment) for each in found.members] == [1, 1]
+        with pytest.raises(TimeoutError, match=r"1 member.s. of group .*: it has 2 and is Stable"):
+            ottla_broker.wait_members(ottla_topic, 1, timeout="10ms")
+    left = ottla_broker.wait_members(ottla_topic, 0)
+    assert left is not None
+    assert left.state == "Empty"
+    with pytest.raises(ConfigError, match="how many members to wait for"):
+        ottla_broker.wait_members(ottla_topic, -1)

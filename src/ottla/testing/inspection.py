@@ -136,6 +136,33 @@ class Inspection(ABC):
 
         wait_for(is_done, timeout=timeout, what=f"group {group} to have no lag", found=found)
 
+    def wait_members(
+        self, group: str, count: int, *, timeout: Duration = 10.0
+    ) -> GroupDescription | None:
+        """Waits until a group has so many members, all of which know their partitions, and describes it.
+
+        With 0 it waits until all members have left; a group that never had any is None then.
+        """
+        if type(count) is not int or count < 0:
+            raise ConfigError(f"count={count!r}: write how many members to wait for")
+        found: GroupDescription | None = None
+
+        def is_done() -> bool:
+            nonlocal found
+            found = self.groups().get(group)
+            if found is None or not found.members:
+                return count == 0
+            return len(found.members) == count and found.state == "Stable"
+
+        def so_far() -> str:
+            if found is None:
+                return "there is no such group"
+            return f"it has {len(found.members)} and is {found.state}"
+
+        what = f"{count} member(s) of group {group}"
+        wait_for(is_done, timeout=timeout, what=what, found=so_far)
+        return found
+
     def assert_exactly_once(
         self,
         source: str,
