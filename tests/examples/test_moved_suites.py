@@ -1,4 +1,4 @@
-"""The test suites of examples/testing that came from other kits run as their users run them: with pytest, on their own."""
+"""The test suites of examples/testing that came from other kits run as their users run them: with pytest alone."""
 
 from __future__ import annotations
 
