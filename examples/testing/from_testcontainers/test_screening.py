@@ -90,12 +90,12 @@ def test_a_new_instance_goes_on_where_the_last_one_stopped(
 def test_the_partitions_of_a_killed_instance_are_taken_over(
     kafka: Broker, servers: str, start: Callable[[], Screening]
 ) -> None:
-    killed = subprocess.Popen(
-        [sys.executable, "-m", "screening", servers], cwd=Path(__file__).parent
-    )
-    kafka.wait_members("screening", 1)
-    killed.kill()
-    killed.wait()
+    command = [sys.executable, "-m", "screening", servers]
+    with subprocess.Popen(command, cwd=Path(__file__).parent) as killed:
+        try:
+            kafka.wait_members("screening", 1)
+        finally:
+            killed.kill()
     start()
     pay(servers, '{"id": "a", "cents": 100001}')
     kafka.wait_for(lambda: kafka.groups()["screening"].state == "PreparingRebalance")
