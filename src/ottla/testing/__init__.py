@@ -52,8 +52,7 @@ def __getattr__(name: str) -> object:
 
     if name not in _HOMES:
         raise AttributeError(f"module 'ottla.testing' has no attribute {name!r}")
-    value = getattr(import_module(f"ottla.testing.{_HOMES[name]}"), name)
-    globals()[name] = value
+    globals()[name] = value = getattr(import_module(f"ottla.testing.{_HOMES[name]}"), name)
     return value
 
 
