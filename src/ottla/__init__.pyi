@@ -87,6 +87,9 @@ from ottla.model import (
 from ottla.records.record import (
     TimestampType,
 )
+from ottla.schemas.registry.embedded import (
+    SchemaRegistry,
+)
 
 __version__: str
 
@@ -133,6 +136,7 @@ __all__ = [
     "RecordFuture",
     "RecordMetadata",
     "RetriableError",
+    "SchemaRegistry",
     "SentRecords",
     "SerializationError",
     "Serializer",

@@ -23,6 +23,7 @@ NAMES = {
         SerializationError TimedOutError TlsError WakeupError""",
     "ottla.model": "TopicPartition",
     "ottla.records.record": "TimestampType",
+    "ottla.schemas.registry.embedded": "SchemaRegistry",
 }
 MODULES = ("admin", "aio", "assignors")
 
