@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final, Literal, Self
 
 from ottla.durations import Duration, seconds_of
 from ottla.errors import ConfigError, ErrorCode
-from ottla.testing.subjects import SUBJECTS, Kind, Named, kinds_named_by
+from ottla.testing.subjects import SUBJECTS, Concerns, Kind, Named, kinds_named_by
 
 Drop = Literal["before", "after"]
 ANY: Final = "*"
 # Of the clients with which the kit itself looks at a broker and seeds it: they meet no faults, and are not logged.
 OWN_CLIENT_ID: Final = "ottla-testing"
+# What a fault concerns that is for everything.
+EVERYTHING: Final = Named()
 
 
 def check_api(api: str) -> None:
@@ -60,7 +62,11 @@ class IncomingRequest:
     api: str
     client_id: str | None
     node_id: int
-    named: Sequence[Named]
+    named: Iterable[Named]
+    # Whether the response to it has a place for an error; an empty list of topics, for one, has none.
+    has_place_for: Callable[[ErrorCode, Concerns], bool] = lambda _error, _concerns: True
+    # Sent by a node of the broker itself: the markers of transactions, and whether a partition belongs to one.
+    is_from_node: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,11 +91,13 @@ class Target:
         )
 
     def matches(self, request: IncomingRequest) -> bool:
+        if self.api == ANY and request.is_from_node and self.client_id is None:
+            return False
         return (
             self.api in (ANY, request.api)
             and self.client_id in (None, request.client_id)
             and self.node in (None, request.node_id)
-            and any(map(self.concerns, request.named))
+            and (self.concerns(EVERYTHING) or any(map(self.concerns, request.named)))
         )
 
     def validate(self) -> None:
@@ -133,19 +141,26 @@ class Fault:
     skip: int = 0
     probability: float = 1.0
     hits: int = 0
+    # Until it is removed. Answers that it holds back are then given.
+    lasts: bool = field(default=True, repr=False)
     _random: random.Random = field(default_factory=lambda: random.Random(0), repr=False)
     _faults: Faults | None = field(default=None, repr=False)
     _seen: int = field(default=0, repr=False)
 
-    def take(self) -> Outcome | None:
+    def take(self, request: IncomingRequest) -> Outcome | None:
         """What becomes of a request that it matches; None if it lets this one pass."""
+        outcome = self.outcomes[self.hits % len(self.outcomes)]
+        if outcome.error is not None and not request.has_place_for(
+            outcome.error, self.target.concerns
+        ):
+            return None
         self._seen += 1
         if self._seen <= self.skip or self.is_over:
             return None
         if self.probability < 1.0 and self._random.random() >= self.probability:
             return None
         self.hits += 1
-        return self.outcomes[(self.hits - 1) % len(self.outcomes)]
+        return outcome
 
     @property
     def is_over(self) -> bool:
@@ -206,6 +221,7 @@ class DiskFault:
     is_full: bool
     delay_seconds: float
     _faults: Faults = field(repr=False)
+    lasts: bool = field(default=True, repr=False)
 
     def remove(self) -> None:
         """Ends it; nothing happens if it has ended."""
@@ -352,8 +368,13 @@ class Faults:
         return any(fault.is_full for fault in self._disk_faults)
 
     @property
-    def disk_delay_seconds(self) -> float:
-        return sum(fault.delay_seconds for fault in self._disk_faults)
+    def slow_disks(self) -> tuple[DiskFault, ...]:
+        return tuple(fault for fault in self._disk_faults if not fault.is_full)
+
+    @property
+    def meets_requests(self) -> bool:
+        """Whether there is a fault that a request may meet."""
+        return bool(self._faults or self._partitions)
 
     def partition_between(self, client_id: str | None, node_id: int) -> NetworkPartition | None:
         """What keeps a client from reaching a node."""
@@ -388,12 +409,15 @@ class Faults:
         return fault
 
     def remove(self, fault: Fault | NetworkPartition | DiskFault) -> None:
-        """Ends a fault; nothing happens if it has ended."""
+        """Ends a fault, and gives the answers that it holds back; nothing happens if it has ended."""
+        if not isinstance(fault, Fault | NetworkPartition | DiskFault):
+            raise ConfigError(f"{fault!r} is no fault: give what add() returned")
+        if fault._faults is not self:
+            raise ConfigError("the fault is one of another broker")
         with self._lock:
             self._faults = tuple(each for each in self._faults if each is not fault)
             self._partitions = tuple(each for each in self._partitions if each is not fault)
             self._disk_faults = tuple(each for each in self._disk_faults if each is not fault)
-        if isinstance(fault, NetworkPartition):
             fault.lasts = False
 
     def clear(self) -> None:
@@ -405,7 +429,7 @@ class Faults:
         """The fault that a request meets, and what becomes of it."""
         for fault in self._faults:
             if fault.target.matches(request):
-                outcome = fault.take()
+                outcome = fault.take(request)
                 if outcome is not None:
                     return fault, outcome
         return None
