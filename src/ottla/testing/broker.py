@@ -262,6 +262,7 @@ class Broker(EmbeddedBroker, Inspection):
         self._pause = _Pause()
         loop.call_soon_threadsafe(self._pause.block)
         if not self._pause.is_in_effect.wait(STOP_SECONDS):
+            self.unpause()
             raise TimeoutError("the broker is too busy to be paused")
         ending = ExitStack()
         ending.callback(self.unpause)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from ottla.durations import Duration, seconds_of
 from ottla.errors import ConfigError, ErrorCode
@@ -28,9 +28,9 @@ OWN_CLIENT_ID: Final = "ottla-testing"
 EVERYTHING: Final = Named()
 
 
-def check_api(api: str) -> None:
+def check_api(api: object) -> None:
     """Refuses an API that the broker does not serve."""
-    if api not in SUBJECTS:
+    if not isinstance(api, str) or api not in SUBJECTS:
         nearest = get_close_matches(str(api), SUBJECTS, 1)
         hint = f": did you mean {nearest[0]}?" if nearest else ""
         raise ConfigError(f"the broker serves no API {api!r}{hint}")
@@ -108,6 +108,8 @@ class Target:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise ConfigError(f"{name}={value!r} can never match: it is no text")
+            if value == "" and name != "client_id":
+                raise ConfigError(f"{name}='' can never match: leave it out to match all")
         if self.client_id == OWN_CLIENT_ID:
             raise ConfigError(f"client_id={OWN_CLIENT_ID!r} can never match: it is the kit's own")
         if self.partition is not None and (type(self.partition) is not int or self.partition < 0):
@@ -285,6 +287,10 @@ class Faults:
             raise ConfigError('error= and delay= need an answer, which drop="before" does not give')
         if drop not in (None, "before", "after"):
             raise ConfigError(f'drop={drop!r}: write "before" or "after"')
+        if delay is not None and not seconds_of(delay):
+            raise ConfigError("a delay of 0 delays nothing: leave it out")
+        if type(seed) is not int:
+            raise ConfigError(f"seed={seed!r} is no whole number")
         outcome = Outcome(
             None if error is None else error_named(error),
             drop,
@@ -314,7 +320,7 @@ class Faults:
         An outcome is "ok", "lost request", "lost answer", the name of an error, or a duration by which the answer is
         late. After the last one requests are handled as usual.
         """
-        if isinstance(outcomes, str) or not outcomes:
+        if isinstance(outcomes, str) or not _is_sequence(outcomes) or not outcomes:
             raise ConfigError('a script is a list of outcomes, such as ["ok", "lost answer"]')
         target = Target(api, topic, partition, group, transactional_id, client_id, node)
         return self._add(Fault(target, [_outcome(each) for each in outcomes], len(outcomes)))
@@ -334,10 +340,12 @@ class Faults:
         on which requests were lost are cut. Leaders stay where they are: `move_leader` and `kill_node` do what a
         controller of Kafka would.
         """
-        client_ids = [client_id] if isinstance(client_id, str) else list(client_id or ())
-        nodes = [node] if isinstance(node, int) else list(node or ())
+        client_ids: list[str] = _one_or_more("client_id", client_id)
+        nodes: list[int] = _one_or_more("node", node)
         if not client_ids and not nodes:
             raise ConfigError("a partition needs client_id= or node=; pause() stops all answers")
+        for client in client_ids:
+            Target(client_id=client).validate()
         for each in nodes:
             self._check_node(each)
         if not client_ids and set(nodes) == set(self._node_ids) and len(nodes) > 1:
@@ -384,8 +392,8 @@ class Faults:
         """Whether two nodes do not reach each other."""
         return any(each.separates_nodes(one, other) for each in self._partitions)
 
-    def _check_node(self, node: int | None) -> None:
-        if node not in self._node_ids:
+    def _check_node(self, node: object) -> None:
+        if type(node) is not int or node not in self._node_ids:
             known = ", ".join(map(str, self._node_ids))
             raise ConfigError(f"there is no node {node!r}: the nodes are {known}")
 
@@ -401,7 +409,7 @@ class Faults:
             raise ConfigError(f"times={fault.times!r} would hit nothing: give a number from 1 on")
         if type(fault.skip) is not int or fault.skip < 0:
             raise ConfigError(f"skip={fault.skip!r} is no number of requests")
-        if not 0 < fault.probability <= 1:
+        if type(fault.probability) not in (int, float) or not 0 < fault.probability <= 1:
             raise ConfigError(f"probability={fault.probability!r} is not above 0 and at most 1")
         fault._faults = self
         with self._lock:
@@ -435,6 +443,20 @@ class Faults:
         return None
 
 
+def _is_sequence(given: object) -> bool:
+    return isinstance(given, Sequence)
+
+
+def _one_or_more(name: str, given: object) -> list[Any]:
+    if given is None:
+        return []
+    if isinstance(given, str | int):
+        return [given]
+    if not isinstance(given, Collection):
+        raise ConfigError(f"{name}={given!r}: give one or a list")
+    return list(given)
+
+
 _OUTCOMES: Final = {
     "ok": Outcome(),
     "lost request": Outcome(drop="before"),
@@ -443,6 +465,8 @@ _OUTCOMES: Final = {
 
 
 def _outcome(text: str) -> Outcome:
+    if not isinstance(text, str):
+        raise ConfigError(f'{text!r} is no outcome: write text, such as "lost answer"')
     if text in _OUTCOMES:
         return _OUTCOMES[text]
     if text[:1].isdigit():
