@@ -373,10 +373,12 @@ class Faults:
 
     @property
     def is_disk_full(self) -> bool:
-        return any(fault.is_full for fault in self._disk_faults)
+        return bool(self._disk_faults) and any(fault.is_full for fault in self._disk_faults)
 
     @property
     def slow_disks(self) -> tuple[DiskFault, ...]:
+        if not self._disk_faults:
+            return ()
         return tuple(fault for fault in self._disk_faults if not fault.is_full)
 
     @property
