@@ -24,7 +24,7 @@ NAMES = {
     "ottla.model": "TopicPartition",
     "ottla.records.record": "TimestampType",
 }
-MODULES = ("admin", "aio", "assignors")
+MODULES = ("admin", "aio", "assignors", "schemas")
 
 ADMIN_NAMES = """
     AbortTransactionSpec AclOperation AlterConfig AlterConfigOperation ClusterDescription ConfigEntry

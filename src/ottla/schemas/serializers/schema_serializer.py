@@ -16,7 +16,7 @@ from ottla.schemas.codec import NOT_CACHED, NotCached
 from ottla.schemas.config import SerializerConfig, is_registry_option
 from ottla.schemas.framing import prefix
 from ottla.schemas.model import RegisteredSchema, Schema, SchemaReference, SchemaType
-from ottla.schemas.serializers.lookups import Lookups, Registry, client_of
+from ottla.schemas.serializers.lookups import AnyRegistryClient, Lookups, Registry, client_of
 from ottla.schemas.subjects import strategy_of
 
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -77,6 +77,11 @@ class SchemaSerializer(Generic[T_contra]):
         self._lookups = Lookups(*client_of(registry, of_registry))
         self._is_key: bool | None = None
         self._writers: dict[object, Writer] = {}
+
+    @property
+    def registry(self) -> AnyRegistryClient:
+        """The client of the registry."""
+        return self._lookups.client
 
     # What a format defines
 
