@@ -26,7 +26,7 @@ LAYERS = [
         "names",
         "worker_python",
     ],
-    ["model"],
+    ["durations", "model"],
     ["config"],
     ["wire", "records"],
     ["core"],

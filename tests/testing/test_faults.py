@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from ottla.durations import seconds_of
 from ottla.errors import ConfigError, ErrorCode
-from ottla.testing.durations import seconds_of
 from ottla.testing.faults import Faults, IncomingRequest, Outcome
 from ottla.testing.subjects import Named
 

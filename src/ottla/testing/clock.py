@@ -13,9 +13,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
+from ottla.durations import Duration, seconds_of
 from ottla.errors import ConfigError
 from ottla.ports import Clock
-from ottla.testing.durations import Duration, seconds_of
 
 # How often delays look whether a test has moved the clock.
 CHECK_SECONDS: Final = 0.005

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final, Literal, Self
 
+from ottla.durations import Duration, seconds_of
 from ottla.errors import ConfigError, ErrorCode
-from ottla.testing.durations import Duration, seconds_of
 from ottla.testing.subjects import SUBJECTS, Kind, Named, kinds_named_by
 
 Drop = Literal["before", "after"]

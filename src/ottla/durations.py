@@ -1,4 +1,4 @@
-"""Durations as tests write them: "200ms", "5m", or a number of seconds."""
+"""Durations as programs write them: "200ms", "5m", or a number of seconds."""
 
 from __future__ import annotations
 
