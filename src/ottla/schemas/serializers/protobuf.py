@@ -22,6 +22,7 @@ from ottla.schemas.serializers.schema_serializer import (
     ImportedSchema,
     OwnSchema,
     SchemaSerializer,
+    imported_schemas,
 )
 
 T = TypeVar("T")
@@ -118,7 +119,9 @@ class ProtobufSerializer(SchemaSerializer[T]):
 
     def _own_path(self, own: OwnSchema) -> tuple[int, ...]:
         assert own.name is not None
-        return _path_of_name(_file_of(own.schema, _references_of(own.imports)), own.name)
+        return _path_of_name(
+            _file_of(own.schema, imported_schemas(own.imports, self.schema_type)), own.name
+        )
 
 
 class ProtobufDeserializer(SchemaDeserializer[T]):
@@ -244,17 +247,6 @@ def _imports_of(file: Any) -> tuple[ImportedSchema, ...]:
         for each in file.dependencies
         if not each.name.startswith(_KNOWN_IMPORTS)
     )
-
-
-def _references_of(imports: tuple[ImportedSchema, ...]) -> tuple[ReferencedSchema, ...]:
-    found: dict[str, ReferencedSchema] = {}
-    for each in imports:
-        for inner in _references_of(each.imports):
-            found.setdefault(inner.name, inner)
-        found.setdefault(
-            each.name, ReferencedSchema(each.name, Schema(each.text, SchemaType.PROTOBUF))
-        )
-    return tuple(found.values())
 
 
 def _file_of(schema: Schema, references: tuple[ReferencedSchema, ...]) -> Any:
