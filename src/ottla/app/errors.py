@@ -25,3 +25,7 @@ class BatchItemError(OttlaError):
 
 class HandlerTimeoutError(OttlaError):
     """A handler ran longer than its `handler_timeout`."""
+
+
+class ResultError(OttlaError):
+    """A handler returned something else than it declares; the record counts as failed."""
