@@ -29,3 +29,7 @@ class HandlerTimeoutError(OttlaError):
 
 class ResultError(OttlaError):
     """A handler returned something else than it declares; the record counts as failed."""
+
+
+class StartError(OttlaError):
+    """An app cannot start: no broker answers, or a topic is missing."""

@@ -63,11 +63,14 @@ class CompiledHandler:
         self._label = label
         self._function = function
         self._arguments = signature.arguments
-        self._results = results
+        self.results = results
+        """What the function declares to return."""
         self._encoding = encoding
         self._threads = threads
         self._overrides = overrides
         self._is_async = is_async(function)
+        self.runs_in_thread = not self._is_async
+        """Whether a call cannot be cancelled once it runs."""
         self._is_generator = is_generator(function)
 
     async def __call__(self, records: Sequence[RawRecord], unit: Unit) -> None:
@@ -84,7 +87,9 @@ class CompiledHandler:
             raise failure
 
     async def _run(self, records: Sequence[RawRecord], unit: Unit, stack: AsyncExitStack) -> None:
-        resolution = _Resolution(records, self.is_batch, unit, stack, self._threads, self._overrides)
+        resolution = _Resolution(
+            records, self.is_batch, unit, stack, self._threads, self._overrides
+        )
         arguments = await resolution.arguments(self._arguments)
         record = None if self.is_batch else records[0]
         if not self._is_async:
@@ -103,10 +108,10 @@ class CompiledHandler:
         return list(returned) if self._is_generator else returned
 
     async def _collect(self, returned: Any, record: RawRecord | None, unit: Unit) -> None:
-        if returned is None and not self._results.declared:
+        if returned is None and not self.results.declared:
             return
         # An async generator's elements come one by one.
-        results = self._results
+        results = self.results
         if results.is_many and self._is_async and self._is_generator and returned is not None:
             returned = [returned]
         for each in results_of(self._label, results, returned, record):
@@ -118,9 +123,7 @@ class SimpleHandler(CompiledHandler):
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
-        self._readers = tuple(
-            each.read for each in self._arguments if isinstance(each, FromRecord)
-        )
+        self._readers = tuple(each.read for each in self._arguments if isinstance(each, FromRecord))
         self._only_reader = self._readers[0] if len(self._readers) == 1 else None
 
     async def __call__(self, records: Sequence[RawRecord], unit: Unit) -> None:
@@ -136,7 +139,7 @@ class SimpleHandler(CompiledHandler):
             await needed.load()
             await self(records, unit)
             return
-        if returned is not None or self._results.declared:
+        if returned is not None or self.results.declared:
             await self._collect(returned, record, unit)
 
 
@@ -298,7 +301,8 @@ class Acknowledgement:
 
     def ack(self) -> None:
         """The record, or the whole batch, is done, and will be committed."""
-        acknowledge: Callable[[], None] = self._unit.acknowledge  # type: ignore[attr-defined]
+        acknowledge = self._unit.acknowledge
+        assert acknowledge is not None, "the listener has manual acknowledgement"
         acknowledge()
 
 

@@ -39,6 +39,7 @@ class Declared:
     classes: tuple[type, ...] | None
     """The classes that fit; None if any does."""
     text: str
+    wanted: Any = Any
 
     def fits(self, value: object) -> bool:
         """Whether a value is of the declared type, as far as its class tells."""
@@ -64,6 +65,13 @@ class Results:
     def sends(self) -> bool:
         """Whether the declaration names a topic."""
         return any(each.marker is not None for each in self.declared)
+
+    @property
+    def sent_types(self) -> list[tuple[str, Any]]:
+        """The topics that the declaration names, each with its type."""
+        return [
+            (each.marker.topic, each.wanted) for each in self.declared if each.marker is not None
+        ]
 
 
 def read_results(label: str, returns: Any, *, is_generator: bool) -> Results:
@@ -118,7 +126,7 @@ def _declared(wanted: Any) -> Declared:
     if get_origin(wanted) is Annotated:
         bare = get_args(wanted)[0]
         marker = next((each for each in get_args(wanted)[1:] if isinstance(each, To)), None)
-    return Declared(marker, _classes(bare), type_name(bare))
+    return Declared(marker, _classes(bare), type_name(bare), bare)
 
 
 def _classes(wanted: Any) -> tuple[type, ...] | None:

@@ -23,7 +23,9 @@ from ottla.errors import ConfigError
 
 _BY_NAME: Final = {part.value: part for part in RecordPart}
 # A batch's parameters may have the plural of the name.
-_BY_PLURAL: Final = {f"{part.value}s": part for part in RecordPart} | {"headers": RecordPart.HEADERS}
+_BY_PLURAL: Final = {f"{part.value}s": part for part in RecordPart} | {
+    "headers": RecordPart.HEADERS
+}
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -120,7 +122,9 @@ class SignatureReader:
         value_type: Any = self._value_type
         has_value = False
         for parameter in parameters:
-            made = argument(parameter, hints.get(parameter.name, inspect.Parameter.empty), has_value)
+            made = argument(
+                parameter, hints.get(parameter.name, inspect.Parameter.empty), has_value
+            )
             is_value = isinstance(made, FromRecord) and made.part is RecordPart.VALUE
             if is_value or isinstance(made, FromTable):
                 if has_value:
@@ -178,7 +182,9 @@ class SignatureReader:
             part = RecordPart.VALUE
         if part is RecordPart.VALUE and wanted is Any:
             wanted = self._value_type
-        return FromRecord(parameter.name, self._reader(parameter.name, part, wanted), _kind(part), wanted)
+        return FromRecord(
+            parameter.name, self._reader(parameter.name, part, wanted), _kind(part), wanted
+        )
 
     def _special(self, parameter: inspect.Parameter, hint: Any) -> Argument | None:
         marker = _marker(hint, Depends)
@@ -220,7 +226,10 @@ class SignatureReader:
             names = " → ".join(getattr(each, "__name__", repr(each)) for each in self._open)
             raise ConfigError(f"{self._label}: dependencies go in a circle: {names}")
         self._open.append(function)
-        label, self._label = self._label, f"{self._label}: {getattr(function, '__name__', function)}"
+        label, self._label = (
+            self._label,
+            f"{self._label}: {getattr(function, '__name__', function)}",
+        )
         try:
             parameters, hints = self._parameters(function)
             arguments = []

@@ -50,7 +50,13 @@ def json_name(value: object) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    names = {int: "a whole number", float: "a number", str: "text", list: "a list", dict: "an object"}
+    names = {
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        list: "a list",
+        dict: "an object",
+    }
     return names.get(type(value), type(value).__name__)
 
 
@@ -198,8 +204,7 @@ class Converters:
         needed = {
             field.name
             for field in fields
-            if field.default is dataclasses.MISSING
-            and field.default_factory is dataclasses.MISSING
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         }
 
         def convert(value: Any) -> Any:

@@ -86,7 +86,9 @@ class Decoding:
         if wanted is bytes:
             return _nullable(_bytes_of(what), what, wanted, may_be_none)
         if deserializer is not None and not isinstance(deserializer, _PLAIN_DESERIALIZERS):
-            return _nullable(_by_deserializer(deserializer, is_key, wanted), what, wanted, may_be_none)
+            return _nullable(
+                _by_deserializer(deserializer, is_key, wanted), what, wanted, may_be_none
+            )
         codec = None if self.codecs is None else self.codecs.reads(wanted)
         if codec is not None:
             return _nullable(_by_codec(codec, is_key, wanted), what, wanted, may_be_none)
@@ -96,7 +98,9 @@ class Decoding:
     def header_reader(self, name: str, wanted: Any) -> Read:
         """Reads the last header of a name as a type; a missing header is None if the type allows it."""
         wanted, may_be_none = split_optional(wanted)
-        decode = (lambda data: data) if wanted is Any else decoder_of(wanted, Converters(self.names))
+        decode = (
+            (lambda data: data) if wanted is Any else decoder_of(wanted, Converters(self.names))
+        )
 
         def read(record: RawRecord) -> Any:
             data = last_header(record.headers, name)
@@ -152,7 +156,9 @@ def decoder_of(wanted: Any, converters: Converters) -> Decode:
 
 def is_protobuf_message(wanted: object) -> bool:
     """Whether it is a class that Protobuf's compiler has made, without importing protobuf."""
-    return isinstance(wanted, type) and hasattr(wanted, "DESCRIPTOR") and hasattr(wanted, "FromString")
+    return (
+        isinstance(wanted, type) and hasattr(wanted, "DESCRIPTOR") and hasattr(wanted, "FromString")
+    )
 
 
 def _text(data: bytes) -> str:

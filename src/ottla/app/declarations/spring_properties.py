@@ -55,7 +55,12 @@ def read_properties(pairs: Mapping[str, str]) -> PropertiesRead:
         if key.startswith(_PREFIX):
             spring[key.removeprefix(_PREFIX)] = value
         elif any(knows(config_class, key) for config_class in SIDES.values()):
-            log.warning("%s is not read from a file with spring.* keys: write %sproperties.%s", key, _PREFIX, key)
+            log.warning(
+                "%s is not read from a file with spring.* keys: write %sproperties.%s",
+                key,
+                _PREFIX,
+                key,
+            )
     _read_spring(spring, read)
     return read
 
@@ -141,7 +146,10 @@ _COMMON: Final[dict[str, _Rule]] = {
     "ssl.key-store-key": ("ssl.keystore.key", _same),
     "ssl.key-store-certificate-chain": ("ssl.keystore.certificate.chain", _same),
     "ssl.key-store-password": ("ssl.keystore.password", _same),
-    "ssl.trust-store-location": ("ssl.truststore.location", lambda text: text.removeprefix("file:")),
+    "ssl.trust-store-location": (
+        "ssl.truststore.location",
+        lambda text: text.removeprefix("file:"),
+    ),
     "ssl.trust-store-type": ("ssl.truststore.type", _same),
     "ssl.trust-store-certificates": ("ssl.truststore.certificates", _same),
     "ssl.trust-store-password": ("ssl.truststore.password", _same),
@@ -290,7 +298,9 @@ def _unknown_key(key: str) -> ConfigError:
         *_TEMPLATE,
     ]
     nearest = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
-    advice = f"did you mean {_PREFIX}{nearest[0]}?" if nearest else "remove it or check its spelling"
+    advice = (
+        f"did you mean {_PREFIX}{nearest[0]}?" if nearest else "remove it or check its spelling"
+    )
     return ConfigError(f"{_PREFIX}{key} is not known: {advice}")
 
 
