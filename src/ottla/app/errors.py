@@ -33,3 +33,7 @@ class ResultError(OttlaError):
 
 class StartError(OttlaError):
     """An app cannot start: no broker answers, or a topic is missing."""
+
+
+class HandlerCancelledError(OttlaError):
+    """A handler ended with a cancellation that did not come from the listener."""
