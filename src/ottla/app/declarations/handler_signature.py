@@ -1,7 +1,7 @@
 """What a handler's parameters ask for, found out once when it is declared.
 
 A parameter is, in this order: a dependency (`Depends`); a part of the record by its annotation (`Key[str]`, `Topic`,
-`Record`); the acknowledgement; a part of the record by its name (`key`, `offset` …); otherwise the first one is the value.
+`Record`); the acknowledgement; a part of the record by its name (`key`, `offset` …); otherwise the first is the value.
 """
 
 from __future__ import annotations
@@ -311,11 +311,12 @@ def _annotated_part(function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.isroutine(wrapped):
         return wrapped
     if isinstance(wrapped, type):
-        return wrapped.__init__
+        made: Callable[..., Any] = wrapped.__dict__.get("__init__", wrapped)
+        return made
     if callable(getattr(wrapped, "func", None)):  # functools.partial
-        inner: Callable[..., Any] = wrapped.func  # type: ignore[attr-defined]
+        inner: Callable[..., Any] = wrapped.func
         return inner
-    return type(wrapped).__call__  # type: ignore[operator]
+    return type(wrapped).__call__
 
 
 def _marker(hint: Any, kind: Any) -> Any:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -15,11 +16,13 @@ from typing import (
     Generic,
     Literal,
     ParamSpec,
+    Protocol,
     TypeAlias,
     TypeVar,
 )
 
 from ottla.app.declarations.annotations import Arrow
+from ottla.app.declarations.argument_checks import is_count, is_text
 from ottla.app.declarations.compiled_handler import (
     Acknowledgement,
     CompiledHandler,
@@ -38,7 +41,6 @@ from ottla.app.declarations.listener_spec import (
     ListenerSpec,
     Order,
     RawRecord,
-    RetryPlan,
 )
 from ottla.app.declarations.record_decoding import Decoding, SchemaNeededError
 from ottla.app.declarations.retries import Retry, read_ack
@@ -203,20 +205,21 @@ class Listener(Generic[P, R]):
 
 P2 = ParamSpec("P2")
 R2 = TypeVar("R2")
+W = TypeVar("W", bound=StrEnum)
 
 
-class RunningListener:
+class RunningListener(Protocol):
     """What a listener needs of its run; the engine's class has these and more."""
 
-    is_paused: bool
+    @property
+    def is_paused(self) -> bool:
+        """Whether `pause` was called last."""
 
     def pause(self) -> None:
         """Start no more handlers."""
-        raise NotImplementedError
 
     def resume(self) -> None:
         """Go on."""
-        raise NotImplementedError
 
 
 def _caller_names() -> dict[str, Any]:
@@ -362,17 +365,14 @@ def _check(
         )
 
 
-def _word(words: type[W], argument: str, value: object, default: W) -> W:
+def _word(words: type[W], argument: str, value: str | None, default: W) -> W:
     if value is None:
         return default
     try:
         return words(value)
     except ValueError:
-        choices = ", ".join(repr(each.value) for each in words)  # type: ignore[attr-defined]
+        choices = ", ".join(repr(each.value) for each in words)
         raise ConfigError(f"{argument}={value!r}: write one of {choices}") from None
-
-
-W = TypeVar("W")
 
 
 def _flag(argument: str, value: object) -> bool:
@@ -382,9 +382,9 @@ def _flag(argument: str, value: object) -> bool:
 
 
 def _count(argument: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if not is_count(value):
         raise ConfigError(f"{argument}={value!r}: write a number from 1 on")
-    return value
+    return int(str(value))
 
 
 def _workers(given: int | None, options: AppOptions) -> int:
@@ -396,9 +396,7 @@ def _topics(topics: tuple[str | re.Pattern[str], ...]) -> tuple[str, ...] | re.P
         raise ConfigError('a listener needs a topic: @app.listener("orders")')
     patterns = []
     for topic in topics:
-        if not isinstance(topic, str | re.Pattern) or (
-            isinstance(topic, str) and not topic.strip()
-        ):
+        if not is_text(topic) and not isinstance(topic, re.Pattern):
             raise ConfigError(f"{topic!r} is no name of a topic")
         try:
             pattern = pattern_of(topic)
@@ -418,7 +416,7 @@ def _error_rules(
 ) -> tuple[ErrorRule, ...]:
     rules = []
     for error, action in errors.items():
-        if not isinstance(error, type) or not issubclass(error, BaseException):
+        if not _is_exception_class(error):
             raise ConfigError(f"errors: {error!r} is no class of exceptions")
         rules.append(
             ErrorRule(
@@ -432,13 +430,17 @@ def _error_rules(
     return tuple(rules)
 
 
+def _is_exception_class(thing: object) -> bool:
+    return isinstance(thing, type) and issubclass(thing, BaseException)
+
+
 def _filter(
     name: str, function: Callable[..., bool] | None, decoding: Decoding, value_type: Any
 ) -> Callable[[RawRecord], bool] | None:
     """A filter takes what handlers take; a record that it cannot read is left to the handler."""
     if function is None:
         return None
-    if not callable(function) or is_async(function):
+    if is_async(function):
         raise ConfigError(f"filter={function!r}: give a plain function, not an async one")
     reader = SignatureReader(f"{name}: the filter", decoding, value_type=value_type)
     signature = reader.read(function)
