@@ -44,7 +44,7 @@ NO_GAPS: Final = Gaps()
 
 
 def encode_gaps(base_offset: int, gaps: Gaps, max_bytes: int) -> str | None:
-    """The metadata of a commit at `base_offset`; None if the ranges do not fit. Attempts that do not fit are left out."""
+    """The metadata of a commit at `base_offset`; None if the ranges do not fit. Attempts are left out if need be."""
     if not gaps.finished and not gaps.attempts:
         return ""
     runs = "".join(map(_encode_number, _run_lengths(base_offset, gaps.finished)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from math import log
 from typing import Self
 
-from ottla.app.delivery.gaps import NO_GAPS, Attempts, Gaps, encode_gaps, encoded_size, number_size
+from ottla.app.delivery.gaps import NO_GAPS, Attempts, Gaps, encode_gaps, encoded_size
 
 
 class PartitionProgress:
@@ -118,16 +119,24 @@ class PartitionProgress:
         base, position = self.commit_offset, self.position
         if base is None or position is None:
             return True
-        end = max(position, self._restored[-1][1]) if self._restored else position
-        number = number_size(max(1, end - base))
-        header = encoded_size(base, ())
-        # A record that finishes divides a run of unfinished ones: two more numbers.
-        growth = 2 * number * (started + 1)
-        runs = 2 * (min(len(self._finished), self.unfinished_count) + len(self._restored) + 1)
-        if header + runs * number + growth <= pause_bytes:
+        restored = self._restored
+        span = max(position, restored[-1][1]) - base if restored else position - base
+        # A record that finishes divides a run of unfinished ones: two more numbers. There are never more runs than
+        # records.
+        growth = 2 * (started + 1)
+        most = len(self._window) + 2 + 2 * len(restored)
+        runs = 2 * (min(len(self._finished), self.unfinished_count) + len(restored) + 1)
+        if self._size_bound(base, span, min(runs + growth, most)) <= pause_bytes:
             return True
-        size = encoded_size(base, self.finished_ranges())
-        return size < pause_bytes and size + growth <= max_bytes
+        ranges = self.finished_ranges()
+        if encoded_size(base, ranges) >= pause_bytes:
+            return False
+        return self._size_bound(base, span, min(2 * len(ranges) + growth, most)) <= max_bytes
+
+    @staticmethod
+    def _size_bound(base: int, span: int, numbers: int) -> float:
+        """The most that so many numbers take whose sum is the span: the logarithm is concave."""
+        return encoded_size(base, ()) + numbers * (1 + log(max(1.0, span / numbers), 32))
 
     def copy(self) -> Self:
         """An independent copy, to see what a commit would say."""

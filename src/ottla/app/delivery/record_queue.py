@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from ottla.app.declarations.listener_spec import Order, RawRecord
@@ -76,7 +76,7 @@ class PartitionQueue:
         if self._is_taken or not records:
             return []
         if due:
-            taken = []
+            taken: list[RawRecord] = []
             while records and len(taken) < limit and due.get(records[0].offset, 0) <= now_ms:
                 record = records.popleft()
                 due.pop(record.offset, None)
@@ -264,7 +264,7 @@ def _offset_of(record: RawRecord) -> int:
     return record.offset
 
 
-_QUEUES: Final = {
+_QUEUES: Final[Mapping[Order, Callable[[], RecordQueue]]] = {
     Order.PARTITION: PartitionQueue,
     Order.KEY: KeyQueue,
     Order.NONE: UnorderedQueue,

@@ -75,6 +75,8 @@ class PartitionWindow:
         self.is_queued = False
         """Whether workers know that it may have work."""
         self.is_fetch_paused = False
+        self.is_blocked = False
+        """Whether records wait until the metadata has room for what they add."""
         self.is_retry_topic = is_retry_topic
         self.worker_count = 0
         """Workers that are busy with its records."""
@@ -137,9 +139,7 @@ class PartitionWindow:
 
     def _has_metadata_room(self) -> bool:
         limits = self.limits
-        return self.progress.has_room(
-            self.started_count, limits.metadata_bytes, limits.pause_bytes
-        )
+        return self.progress.has_room(self.started_count, limits.metadata_bytes, limits.pause_bytes)
 
     # Work
 
@@ -147,7 +147,8 @@ class PartitionWindow:
         """The next records for a worker, at most `limit`; none if nothing may start now."""
         if self.is_closing or self.is_closed or not len(self.queue):
             return []
-        if self._has_metadata_room():
+        self.is_blocked = not self._has_metadata_room()
+        if not self.is_blocked:
             records = self.queue.take(limit, now_ms)
         else:
             first = self.progress.commit_offset

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from inspect import isawaitable
 from typing import Any, Final, TypeVar
 
@@ -17,17 +18,18 @@ from ottla.app.delivery.gaps import NO_GAPS, decode_gaps
 from ottla.app.delivery.window import PartitionWindow, WindowLimits
 from ottla.app.instruments import Instruments, NoInstruments
 from ottla.app.letters.history import read_history
-from ottla.app.letters.topic_names import is_letter_topic, retry_number
+from ottla.app.letters.topic_names import retry_number
 from ottla.app.listening.app_clock import AppClock
 from ottla.app.listening.clients import Clients, RawConsumer
 from ottla.app.listening.letter_writer import LetterWriter
 from ottla.app.listening.listener_health import ListenerCounters, ListenerHealth, ListenerStatus
 from ottla.app.listening.offset_commits import OffsetCommits
 from ottla.app.listening.workers import Workers, place_of
+from ottla.client.admin_model.offsets import IsolationLevel, OffsetSpec
 from ottla.client.model import ConsumerGroupMetadata, ConsumerRecords, OffsetAndMetadata
 from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig
-from ottla.errors import IllegalStateError, KafkaError, RetriableError, WakeupError
+from ottla.errors import IllegalStateError, RetriableError, TimedOutError, WakeupError
 from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.app")
@@ -71,6 +73,7 @@ class ListenerRun:
         self._is_polling = False
         self._is_user_paused = spec.starts_paused
         self._is_stopping = False
+        self._was_assigned = False
         self._consumer: RawConsumer | None = None
         self._pump_task: asyncio.Task[None] | None = None
         self._group_metadata: ConsumerGroupMetadata | None = None
@@ -102,6 +105,7 @@ class ListenerRun:
             counters=self.counters,
             wake_pump=self._wake,
             not_delivered=self._workers.not_delivered,
+            offer=self._workers.offer,
         )
         self._workers.use(self._finisher, self._windows.values())
         self._workers.is_paused = self._is_user_paused
@@ -110,6 +114,11 @@ class ListenerRun:
             await self._letters.create_topics(self._clients.admin, self.spec.topics)
         self._consumer = self._clients.consumer(self._consumer_options())
         self._max_poll_seconds = self._max_poll_interval_seconds()
+        self._isolation_level = (
+            IsolationLevel.READ_COMMITTED
+            if self._consumer_options().get("isolation.level") == "read_committed"
+            else IsolationLevel.READ_UNCOMMITTED
+        )
         self._consumer.subscribe(self._subscription(), _RebalanceCalls(self))
         self._status = ListenerStatus.RUNNING
         self._pump_task = self._loop.create_task(self._run(), name=f"ottla-{self.spec.name}")
@@ -237,6 +246,10 @@ class ListenerRun:
             self.counters.received += len(found)
             if found:
                 self._workers.offer(window)
+            else:
+                self._finisher.finished(
+                    window, 0
+                )  # the position has passed offsets without records
 
     def _pause_and_resume(self, consumer: RawConsumer) -> None:
         full = [
@@ -289,6 +302,7 @@ class ListenerRun:
         consumer = self._consumer
         assert consumer is not None
         self.counters.rebalances += 1
+        self._was_assigned = True
         self._group_metadata = consumer.group_metadata()
         if not partitions:
             return
@@ -330,7 +344,7 @@ class ListenerRun:
             window.is_closing = True
         if not await self._workers.wait_idle(windows, self._max_poll_seconds * _HANDLER_SHARE):
             log.warning(
-                "%s: handlers are still running while their partitions are given up; another member will run them again",
+                "%s: partitions are given up while their handlers run; another member will run them again",
                 self.spec.name,
             )
         await self._finisher.flush(consumer, windows, self._max_poll_seconds * _COMMIT_SHARE)
@@ -447,14 +461,21 @@ class ListenerRun:
 
     async def is_settled(self) -> bool:
         """Whether every record up to the present ends of its partitions is finished and committed."""
-        ends = await self._on_pump(_end_offsets)
-        for partition, end in ends.items():
+        if not self._was_assigned:
+            return False
+        # Not by the consumer, whose connection waits for the answer of a fetch.
+        ends = await self._clients.admin.list_offsets(
+            dict.fromkeys(self._windows, OffsetSpec.LATEST), isolation_level=self._isolation_level
+        )
+        for partition, listed in ends.items():
             window = self._windows.get(partition)
-            if window is None:
+            if window is None or window.progress.unfinished_count:
                 return False
             done = window.progress.commit_offset
-            if window.progress.unfinished_count or (end > 0 and (done is None or done < end)):
-                # A partition without any record has no position, and nothing to do.
+            if done is None:
+                # No record has come: the consumer may have started at the end.
+                done = await self._on_pump(partial(_position, partition=partition))
+            if done < listed.offset:
                 return False
         return self._finisher.is_settled
 
@@ -503,12 +524,11 @@ class _RebalanceCalls:
         await self._run.lost(partitions)
 
 
-async def _end_offsets(consumer: RawConsumer) -> dict[TopicPartition, int]:
-    while True:
-        try:
-            return await consumer.end_offsets()
-        except WakeupError:
-            continue
+async def _position(consumer: RawConsumer, partition: TopicPartition) -> int:
+    try:
+        return await consumer.position(partition, _POLL_SECONDS)
+    except (WakeupError, TimedOutError, IllegalStateError):
+        return -1
 
 
 async def _call(

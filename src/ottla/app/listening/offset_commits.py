@@ -1,4 +1,4 @@
-"""At-least-once: a record is finished when what its handler returned is acknowledged, and then its offset is committed."""
+"""At-least-once: when what a handler returned is acknowledged, its record is finished, and its offset is committed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NotDelivered = Callable[[PartitionWindow, Sequence[RawRecord], Unit, Exception],
 
 
 class OffsetCommits:
-    """Sends units with the app's producer, and commits what is finished; the pump commits, since it has the consumer."""
+    """Sends units with the app's producer, and commits what is finished, between two polls of the consumer."""
 
     collects_sends = False
 
@@ -39,6 +39,7 @@ class OffsetCommits:
         counters: ListenerCounters,
         wake_pump: Callable[[], None],
         not_delivered: NotDelivered,
+        offer: Callable[[PartitionWindow], None],
     ) -> None:
         self._spec = spec
         self._clients = clients
@@ -47,6 +48,7 @@ class OffsetCommits:
         self._counters = counters
         self._wake_pump = wake_pump
         self._not_delivered = not_delivered
+        self._offer = offer
         self._loop = asyncio.get_running_loop()
         self._schedule = AckSchedule(spec.ack, self._loop.time())
         self._is_manual = spec.ack.mode is AckMode.MANUAL
@@ -124,6 +126,8 @@ class OffsetCommits:
 
     def finished(self, window: PartitionWindow, count: int) -> None:
         """So many records of the window were finished: a commit may be due, or there is room for more records."""
+        if window.is_blocked:
+            self._offer(window)
         is_due = self._schedule.finished(count)
         if window.has_finished_batch():
             is_due = self._schedule.finished_batch() or is_due
@@ -155,6 +159,7 @@ class OffsetCommits:
         if not offsets:
             return
         self._is_committing = True
+
         def committed(_: object, error: Exception | None) -> None:
             self._is_committing = False
             if error is None:

@@ -149,10 +149,13 @@ class Workers:
 
     def offer(self, window: PartitionWindow) -> None:
         """This window may have work."""
-        if not window.is_queued and not window.is_closed:
+        self._queue(window)
+        self.kick()
+
+    def _queue(self, window: PartitionWindow) -> None:
+        if not window.is_queued and not window.is_closed and len(window.queue):
             window.is_queued = True
             self._ready.append(window)
-        self.kick()
 
     def kick(self) -> None:
         """Wake a worker, or start one, if there may be work."""
@@ -244,8 +247,7 @@ class Workers:
             self._changed.set()
             if left.due_ms:
                 self._arm_timer()
-            if left.again or self._spec.order is Order.PARTITION:
-                self.offer(window)
+            self._queue(window)  # this worker looks at it next
 
     async def _run_plain(self, window: PartitionWindow, left: _Leftover) -> None:
         """Nothing but calls of the handler, as quick as can be."""
@@ -400,9 +402,13 @@ class Workers:
         if self._spec.order is Order.PARTITION and waiting:
             return [record for record in rest if record.offset < waiting[0].offset]
         if self._spec.order is Order.KEY:
-            first = {record.key: record.offset for record in reversed(waiting) if record.key}
+            first: dict[bytes | None, int] = {
+                each.key: each.offset for each in reversed(waiting) if each.key is not None
+            }
             return [
-                record for record in rest if record.offset < first.get(record.key, record.offset + 1)
+                record
+                for record in rest
+                if record.offset < first.get(record.key, record.offset + 1)
             ]
         return rest
 
@@ -422,7 +428,9 @@ class Workers:
         if spec.ack.mode is AckMode.MANUAL:
             unit.acknowledge = self.finisher.acknowledgement(window, records)
         try:
-            with self._instruments.handling(spec, shown, self._failed_count(window, records[0]) + 1):
+            with self._instruments.handling(
+                spec, shown, self._failed_count(window, records[0]) + 1
+            ):
                 if timeout is None:
                     await spec.handler(shown, unit)
                 elif self._runs_in_thread:
