@@ -12,8 +12,9 @@ from enum import Enum
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from ottla.app.declarations.argument_checks import is_text
-from ottla.client.model import ConsumerRecord, HeadersToSend
+from ottla.client.model import ConsumerRecord as Record  # noqa: F401 - one of the annotations
 from ottla.client.model import Headers as RecordHeaders
+from ottla.client.model import HeadersToSend
 from ottla.errors import ConfigError
 
 T = TypeVar("T")
@@ -31,9 +32,6 @@ class RecordPart(Enum):
     OFFSET = "offset"
     TIMESTAMP = "timestamp"
 
-
-Record = ConsumerRecord
-"""A record as it was read; `Record[str, Order]` has its key and value converted."""
 
 Key: TypeAlias = Annotated[T, RecordPart.KEY]
 """The key of the record, converted: `key: Key[str]`."""

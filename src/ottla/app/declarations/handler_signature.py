@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Annotated, Any, Final, get_args, get_origin
 
-from ottla.app.declarations.annotations import Depends, Header, Record, RecordPart
+from ottla.app.declarations.annotations import Depends, Header, RecordPart
 from ottla.app.declarations.json_conversion import type_name
 from ottla.app.declarations.listener_spec import RawRecord
 from ottla.app.declarations.record_decoding import Decoding, Read
@@ -208,7 +208,7 @@ class SignatureReader:
         marked = _marker(hint, RecordPart)
         if marked is not None:
             return marked, _bare(hint)
-        if hint is Record or get_origin(hint) is ConsumerRecord:
+        if hint is ConsumerRecord or get_origin(hint) is ConsumerRecord:
             return RecordPart.RECORD, hint
         return names.get(name), hint
 
@@ -384,7 +384,11 @@ def _plain_reader(part: RecordPart, kind: type) -> Callable[[Decoding, Any], Rea
 
 
 def _whole_record_reader(decoding: Decoding, wanted: Any) -> Read:
-    if wanted is not Any and wanted is not Record and get_origin(wanted) is not ConsumerRecord:
+    if (
+        wanted is not Any
+        and wanted is not ConsumerRecord
+        and get_origin(wanted) is not ConsumerRecord
+    ):
         raise ConfigError(f"is {type_name(wanted)}: the record is a Record")
     return _record_reader(decoding, wanted)
 

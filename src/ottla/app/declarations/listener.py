@@ -41,6 +41,7 @@ from ottla.app.declarations.listener_spec import (
     ListenerSpec,
     Order,
     RawRecord,
+    RetryPlan,
 )
 from ottla.app.declarations.record_decoding import Decoding, SchemaNeededError
 from ottla.app.declarations.retries import Retry, read_ack
@@ -125,6 +126,8 @@ class ListenerArguments:
 
 class Listener(Generic[P, R]):
     """A declared function: called, it is the plain function; `pause` and `resume` are about its running listener."""
+
+    __name__: str
 
     def __init__(
         self,
@@ -267,7 +270,7 @@ def _declare(
     acknowledgement = Acknowledgement if ack.mode is AckMode.MANUAL else None
     reader = SignatureReader(name, decoding, acknowledgement=acknowledgement)
     signature = _read_signature(reader, function, batch)
-    retry = arguments.retry.plan() if arguments.retry is not None else options.retry
+    retry = options.retry if arguments.retry is None else _retry_plan(arguments.retry)
     delivery = _word(Delivery, "delivery", arguments.delivery, Delivery.AT_LEAST_ONCE)
     order = _word(Order, "order", arguments.order, Order.PARTITION)
     _check(arguments, batch, ack, delivery, order)
@@ -357,12 +360,16 @@ def _check(
         )
     if batch is False and (arguments.max_batch is not None or arguments.batch_wait is not None):
         raise ConfigError("max_batch and batch_wait are about batches: add batch=True")
-    if arguments.retry is not None and not isinstance(arguments.retry, Retry):
-        raise ConfigError(f'retry={arguments.retry!r}: write retry=Retry("1s", "10s")')
     if batch is not False and order is Order.KEY:
         raise ConfigError(
             'order="key" is about single records: a batch listener has order="partition"'
         )
+
+
+def _retry_plan(retry: object) -> RetryPlan:
+    if not isinstance(retry, Retry):
+        raise ConfigError(f'retry={retry!r}: write retry=Retry("1s", "10s")')
+    return retry.plan()
 
 
 def _word(words: type[W], argument: str, value: str | None, default: W) -> W:
