@@ -59,6 +59,12 @@ class OffsetCommits:
         self.last_error: Exception | None = None
         """Why the last commit failed; None after one that succeeded."""
 
+    async def start(self) -> None:
+        """Nothing to prepare."""
+
+    async def close(self) -> None:
+        """Nothing to end: the producer belongs to the app."""
+
     # Units
 
     def handled(
@@ -94,7 +100,7 @@ class OffsetCommits:
                     each.value,
                     each.key,
                     partition=each.partition,
-                    headers=self._instruments.outgoing_headers(each.topic, each.headers),
+                    headers=each.headers,
                     timestamp_ms=each.timestamp_ms,
                 )
             except Exception as error:
