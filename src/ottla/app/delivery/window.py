@@ -243,9 +243,11 @@ class PartitionWindow:
         offset = progress.commit_offset
         if offset is None:
             return None
-        attempts = (
-            Attempts(at, each.count, each.due_ms) for at, each in sorted(self._failures.items())
-        )
+        attempts = [
+            Attempts(at, each.count, each.due_ms)
+            for at, each in sorted(self._failures.items())
+            if progress.is_unfinished(at)
+        ]
         metadata = progress.metadata(attempts, self.limits.metadata_bytes)
         if metadata is None:
             # The limit of the broker has become smaller: wait until the first records are finished.
