@@ -73,7 +73,7 @@ def _listen(app: App, declared: dict[str, Any]) -> None:
         order = json.loads(value)
         await app.send(AUDIT, value, key=key)
         await _work(order)
-        return To(value, key=key)
+        return To(OUTPUT, value, key=key)
 
 
 def _listen_in_threads(app: App, declared: dict[str, Any]) -> None:
@@ -83,21 +83,21 @@ def _listen_in_threads(app: App, declared: dict[str, Any]) -> None:
         app.blocking.send(AUDIT, value, key=key)
         time.sleep(_chance.random() * 0.003)
         _fail(order)
-        return To(value, key=key)
+        return To(OUTPUT, value, key=key)
 
 
 def _listen_to_batches(app: App, declared: dict[str, Any]) -> None:
     @app.listener(INPUT, batch=True, **declared)
-    async def copy(records: list[bytes]) -> list[To[OUTPUT, bytes]]:  # type: ignore[valid-type]
+    async def copy(values: list[bytes]) -> list[To[OUTPUT, bytes]]:  # type: ignore[valid-type]
         results = []
-        for index, value in enumerate(records):
+        for index, value in enumerate(values):
             order = json.loads(value)
             if order["kind"] == "poison":
                 raise BatchItemError(index, PoisonError(order["id"]))
             if _chance.random() < FLAKY_SHARE / 10:
                 raise BatchItemError(index, FlakyError(order["id"]))
             await app.send(AUDIT, value, key=order["key"])
-            results.append(To(value, key=order["key"]))
+            results.append(To(OUTPUT, value, key=order["key"]))
         await asyncio.sleep(_chance.random() * 0.01)
         return results
 

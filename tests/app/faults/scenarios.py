@@ -18,6 +18,8 @@ KEYS: Final = 40
 PARTITIONS: Final = 4
 # One in so many never succeeds.
 POISON_EVERY: Final = 97
+# Others fail by chance at all three attempts; more than this share means that something else is wrong.
+MAX_UNLUCKY_SHARE: Final = 0.01
 
 SESSION_TIMEOUT_MS: Final = 2_000
 TRANSACTION_TIMEOUT_MS: Final = 5_000
@@ -106,6 +108,10 @@ def problems(
             found.append(f"{number} is duplicated: {done} outputs, {dead} dead letters")
         if audit[number] != done:
             found.append(f"{number} is torn: {done} outputs and {audit[number]} audit records")
+    poison = sum(order["kind"] == "poison" for order in orders) * times
+    unlucky = letters.total() - poison
+    if scenario.is_exact and unlucky > MAX_UNLUCKY_SHARE * len(orders) * times:
+        found.append(f"{unlucky} orders that are no poison have become dead letters")
     for topic, ids in (("output", output), ("dead letters", letters), ("audit", audit)):
         strange = set(ids) - {order["id"] for order in orders}
         if strange:
