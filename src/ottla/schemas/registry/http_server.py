@@ -42,6 +42,7 @@ READ_OWN_WRITE_SECONDS: Final = 5.0
 MAX_LARGE_REQUESTS: Final = 8
 LARGE_BYTES: Final = 64 * 1024
 RETRY_SECONDS: Final = 0.1
+LEADER_CHECK_SECONDS: Final = 1.0
 
 # A request that another registry has sent on: it must be answered here.
 FORWARDED: Final = "x-ottla-forwarded"
@@ -162,8 +163,9 @@ class RegistryServer:
         if request.url.query:
             target += f"?{request.url.query}"
         try:
-            answer = await self._client.request(
-                request.method, target, content=body, headers=headers
+            answer = await self._ask(
+                url,
+                self._client.build_request(request.method, target, content=body, headers=headers),
             )
         except (httpx.ConnectError, httpx.ConnectTimeout):
             return None
@@ -179,6 +181,20 @@ class RegistryServer:
         return Response(
             answer.content, answer.status_code, media_type=answer.headers.get("content-type")
         )
+
+    async def _ask(self, leader: str, request: httpx.Request) -> httpx.Response:
+        """The answer of a leader, as long as it is the leader: one that is paused would never answer."""
+        asking = asyncio.create_task(self._client.send(request))
+        try:
+            while True:
+                done, _ = await asyncio.wait([asking], timeout=LEADER_CHECK_SECONDS)
+                if done:
+                    return asking.result()
+                if await self._leadership.leader_url() != leader:
+                    raise httpx.ReadTimeout("another registry was elected", request=request)
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
 
     async def _read_own_write(self, end_offset: int) -> None:
         """Wait until this registry knows what it answers, so that the client can read it here."""

@@ -36,6 +36,7 @@ class RegistrySettings:
     group: str
     replication_factor: int | None
     users: Mapping[str, str] | None
+    session_timeout_ms: int
 
 
 class RunningRegistry:
@@ -83,7 +84,13 @@ class RunningRegistry:
         await self._log.start(settings.replication_factor, timeout)
         cluster = await self._log.admin.describe_cluster()
         own_url = f"http://{self._advertised()}"
-        self._leadership = Leadership(settings.options, self._log, settings.group, own_url)
+        self._leadership = Leadership(
+            settings.options,
+            self._log,
+            group=settings.group,
+            own_url=own_url,
+            session_timeout_ms=settings.session_timeout_ms,
+        )
         self._service = RegistryService(self._log, self._leadership)
         identity = ClusterIdentity(cluster.cluster_id or "", settings.group)
         api = Api(self._service, identity)
