@@ -3,6 +3,7 @@
 from ottla import admin as admin
 from ottla import aio as aio
 from ottla import assignors as assignors
+from ottla import schemas as schemas
 from ottla.broker.embedded import (
     Broker,
 )

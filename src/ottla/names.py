@@ -25,7 +25,7 @@ NAMES = {
     "ottla.records.record": "TimestampType",
     "ottla.schemas.registry.embedded": "SchemaRegistry",
 }
-MODULES = ("admin", "aio", "assignors")
+MODULES = ("admin", "aio", "assignors", "schemas")
 
 ADMIN_NAMES = """
     AbortTransactionSpec AclOperation AlterConfig AlterConfigOperation ClusterDescription ConfigEntry

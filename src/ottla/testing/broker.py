@@ -19,7 +19,7 @@ from ottla.broker.embedded import STOP_SECONDS
 from ottla.broker.embedded import Broker as EmbeddedBroker
 from ottla.broker.network.server import reserve_port
 from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker, start_broker
-from ottla.errors import IllegalStateError, OttlaError
+from ottla.errors import ConfigError, IllegalStateError, OttlaError
 from ottla.model import Endpoint
 from ottla.testing.clock import BrokerClock, MovableClock
 from ottla.testing.disk_faults import faulty_store
@@ -96,12 +96,14 @@ class Broker(EmbeddedBroker, Inspection):
         self.log = RequestLog()
         """Every request; `requests()` chooses among them."""
         self.is_shared = False  # by the tests of a session or module, which reset it after each
+        self._first_request = 0
         interception = Interception(self.faults, self.log, clock)
         self._instruments = Instruments(
             clock=clock,
             intercept=lambda apis: interception.intercept(
                 apis if release is None else release.restrict(apis)
             ),
+            intercept_between_nodes=interception.intercept,
             wrap_store=faulty_store(self.faults, clock),
             are_nodes_separate=self.faults.are_nodes_separate,
         )
@@ -121,13 +123,15 @@ class Broker(EmbeddedBroker, Inspection):
         """What clients want as `bootstrap.servers`; while it is down after `kill`, where it will be again."""
         if self._running is None and self._last_addresses:
             return ",".join(map(str, self._last_addresses.values()))
+        if self._running is not None and not self._running.servers:  # every node was killed
+            return ",".join(map(str, self._running.addresses.values()))
         return super().bootstrap_servers
 
     def _answering_servers(self) -> str:
         if self._pause is not None:
             raise IllegalStateError("the broker is paused: call unpause()")
         self._running_broker()
-        return self.bootstrap_servers
+        return super().bootstrap_servers
 
     # Trouble of the process.
 
@@ -176,6 +180,9 @@ class Broker(EmbeddedBroker, Inspection):
         try:
             killing = _kill(running, self.data_dir, copy_dir)
             asyncio.run_coroutine_threadsafe(killing, loop).result(STOP_SECONDS)
+        except BaseException:
+            shutil.rmtree(copy_dir, ignore_errors=True)
+            raise
         finally:
             self._reserved = running.take_reserved_ports()
             self._running, self._addresses = None, {}
@@ -188,7 +195,11 @@ class Broker(EmbeddedBroker, Inspection):
             self._check_is_own()
             self.unpause()
             self._note_settings()
-            super().stop()
+            self.faults.lets_go = True
+            try:
+                super().stop()
+            finally:
+                self.faults.lets_go = False
             self._reserved = [
                 reserve_port(family, (str(address[0]), endpoint.port))
                 for endpoint in self._settings.addresses.values()
@@ -260,6 +271,7 @@ class Broker(EmbeddedBroker, Inspection):
         self._pause = _Pause()
         loop.call_soon_threadsafe(self._pause.block)
         if not self._pause.is_in_effect.wait(STOP_SECONDS):
+            self.unpause()
             raise TimeoutError("the broker is too busy to be paused")
         ending = ExitStack()
         ending.callback(self.unpause)
@@ -289,13 +301,23 @@ class Broker(EmbeddedBroker, Inspection):
         self.faults.clear()
         self.clock.reset()
 
+    def begin_test(self) -> None:
+        """Lets `requests` begin here; the fixtures and `BrokerTestCase` call it before each test."""
+        self._first_request = self.log.count
+
     def requests(self, api: str | None = None, *, topic: str | None = None) -> list[LoggedRequest]:
-        """The newest 10,000 requests, oldest first: of all APIs, or of one; about all topics, or about one."""
+        """The requests of this test, oldest first: of all APIs, or of one; about all topics, or about one.
+
+        They are those since the broker started or, if tests share it, since this test began; of more than 10,000 the
+        newest. `log` has those of earlier tests too.
+        """
         if api is not None:
             check_api(api)
+        if topic is not None and not isinstance(topic, str):
+            raise ConfigError(f"topic={topic!r} is no name of a topic")
         return [
             request
-            for request in self.log
+            for request in self.log.since(self._first_request)
             if api in (None, request.api) and (topic is None or request.names(topic))
         ]
 

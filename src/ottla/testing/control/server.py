@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
 import socket
@@ -22,6 +23,7 @@ from ottla.testing.control.routes import Control, MethodError, NoSuchThingError
 MAX_BODY_BYTES: Final = 16 << 20
 # How long a connection may be silent.
 IDLE_SECONDS: Final = 60.0
+MAX_ERROR_CHARACTERS: Final = 5000
 
 logger = logging.getLogger("ottla.testing.control")
 
@@ -37,9 +39,9 @@ class _BadRequestError(Exception):
 class ControlServer:
     """Serves the control API of a broker, on threads of its own."""
 
-    def __init__(self, broker: Broker, listen: Endpoint) -> None:
+    def __init__(self, broker: Broker, listen: Endpoint, *, allows_remote: bool = False) -> None:
         try:
-            self._server = _HttpServer(Control(broker), listen)
+            self._server = _HttpServer(Control(broker), listen, allows_remote)
         except OSError as error:
             raise ListenError(listen, error, " for control") from error
         self._thread = threading.Thread(
@@ -63,11 +65,15 @@ class ControlServer:
 
 
 class _HttpServer(ThreadingHTTPServer):
+    # More than a test suite has at once; each has a thread.
+    request_queue_size = 128
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, control: Control, listen: Endpoint) -> None:
+    def __init__(self, control: Control, listen: Endpoint, allows_remote: bool) -> None:
         self.control = control
+        self.allows_remote = allows_remote
+        self._listen_host = listen.host.lower()
         found = socket.getaddrinfo(*listen, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self.address_family = found[0][0]
         super().__init__(listen, _Handler)
@@ -76,6 +82,26 @@ class _HttpServer(ThreadingHTTPServer):
         # That of HTTPServer also asks the name service for the name of the host.
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that cut its connection is no news."""
+        logger.debug("the connection of %s ended", client_address, exc_info=True)
+
+    def is_asked_as(self, host: str) -> bool:
+        """Whether a Host header names this machine.
+
+        The name of a page can be made to point here (DNS rebinding); the requests of that page carry its name.
+        """
+        name = urlsplit(f"//{host}").hostname
+        return name is not None and (name == self._listen_host or is_loopback(name))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or a name is that of this machine for itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -127,13 +153,30 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> JsonObject:
         body = self._read_body()
-        # A page in a browser on this machine must not control it.
-        if "Origin" in self.headers:
-            raise _BadRequestError(HTTPStatus.FORBIDDEN, "pages of browsers may not control it")
-        url = urlsplit(self.path)
+        self._check_sender()
+        try:
+            url = urlsplit(self.path)
+        except ValueError as error:
+            raise ConfigError(f"the path cannot be read: {error}") from error
         path = [unquote(segment) for segment in url.path.strip("/").split("/")]
         query = dict(parse_qsl(url.query, keep_blank_values=True))
         return self.server.control.answer(self.command, path, query, parse_body(body))
+
+    def _check_sender(self) -> None:
+        """Refuses pages in a browser on this machine."""
+        if "Origin" in self.headers:
+            raise _BadRequestError(HTTPStatus.FORBIDDEN, "pages of browsers may not control it")
+        hosts = self.headers.get_all("Host", [""])
+        try:
+            is_right = all(map(self.server.is_asked_as, hosts))
+        except ValueError:  # no address at all
+            is_right = False
+        if not is_right and not self.server.allows_remote:
+            raise _BadRequestError(
+                HTTPStatus.FORBIDDEN,
+                f"Host {', '.join(hosts)!r} is not this machine: ask for http://127.0.0.1, "
+                "or start the broker with --allow-remote-control",
+            )
 
     def _read_body(self) -> bytes:
         if "Transfer-Encoding" in self.headers:
@@ -153,6 +196,8 @@ class _Handler(BaseHTTPRequestHandler):
         return body
 
     def _send(self, status: HTTPStatus, answer: JsonObject, allowed: str | None) -> None:
+        if isinstance(answer.get("error"), str):
+            answer = {**answer, "error": answer["error"][:MAX_ERROR_CHARACTERS]}
         body = json.dumps(answer).encode() + b"\n"
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -163,6 +208,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the HTTP server itself refuses is JSON like all other answers."""
+        self.close_connection = True
+        if self.request_version == "HTTP/0.9":  # so it is called when the first line made no sense
+            self.request_version = self.protocol_version
+        status = HTTPStatus(code)
+        self._send(status, {"error": message or status.phrase}, None)
 
     def log_message(self, format: str, *arguments: object) -> None:
         logger.debug(format, *arguments)
