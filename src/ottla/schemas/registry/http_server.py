@@ -25,7 +25,7 @@ from ottla.schemas.registry.routes import READS, WRITES, Api, Call, Text, match_
 from ottla.schemas.registry.schema_log import SchemaLog, WriteFailedError
 from ottla.schemas.registry.service import Written
 
-log = EventLog("ottla.schemas.registry")
+logger = EventLog("ottla.schemas.registry")
 
 CONTENT_TYPES: Final = (
     "application/vnd.schemaregistry.v1+json",
@@ -81,7 +81,7 @@ class RegistryServer:
         except OttlaError as error:
             response = _error_response(request, errors.store_failed(str(error)))
         except Exception as error:
-            log.error("registry_failed", "a request failed: %(error)s", error=repr(error))
+            logger.error("registry_failed", "a request failed: %(error)s", error=repr(error))
             response = _error_response(
                 request, errors.RegistryError(500, 500, "Internal Server Error")
             )
@@ -201,7 +201,7 @@ class RegistryServer:
         try:
             await asyncio.wait_for(self._log.wait_for(end_offset), READ_OWN_WRITE_SECONDS)
         except TimeoutError:
-            log.warning("registry_is_behind", "this registry is behind its leader")
+            logger.warning("registry_is_behind", "this registry is behind its leader")
 
 
 def _raw_path(request: Request) -> str:

@@ -22,7 +22,7 @@ from ottla.schemas.registry.errors import NotLeaderError
 from ottla.schemas.registry.schema_log import FencedWriter, SchemaLog, WriteFailedError
 from ottla.schemas.registry.stored_records import StoredRecord
 
-log = EventLog("ottla.schemas.registry")
+logger = EventLog("ottla.schemas.registry")
 
 POLL_SECONDS: Final = 0.2
 RETRY_SECONDS: Final = 0.5
@@ -130,13 +130,13 @@ class Leadership:
             raise
         self._writer = writer
         self._tell()
-        log.info("registry_leads", "this registry writes: %(url)s", url=self._own_url)
+        logger.info("registry_leads", "this registry writes: %(url)s", url=self._own_url)
 
     async def _resign(self, reason: str) -> None:
         writer, self._writer = self._writer, None
         if writer is None:
             return
-        log.info("registry_follows", "this registry does not write: %(reason)s", reason=reason)
+        logger.info("registry_follows", "this registry does not write: %(reason)s", reason=reason)
         self._tell()
         with suppress(KafkaError):
             await writer.close()

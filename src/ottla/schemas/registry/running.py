@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.schemas.registry.schema_log import SchemaLog
     from ottla.schemas.registry.service import RegistryService
 
-log = EventLog("ottla.schemas.registry")
+logger = EventLog("ottla.schemas.registry")
 
 MAX_CONNECTIONS: Final = 500
 HTTP_STOP_SECONDS: Final = 3
@@ -97,7 +97,7 @@ class RunningRegistry:
         self._app = RegistryServer(api, self._log, self._leadership, settings.users)
         await self._serve_http(self._app)
         self._leadership.start()
-        log.info("registry_started", "schema registry at %(url)s", url=self.url)
+        logger.info("registry_started", "schema registry at %(url)s", url=self.url)
 
     def _advertised(self) -> Endpoint:
         given = self._settings.advertise
