@@ -26,6 +26,7 @@ from ottla.client.plugins.serializers import (
     BytesDeserializer,
     Deserializer,
     JSONDeserializer,
+    LookupPending,
     StringDeserializer,
 )
 from ottla.errors import ConfigError, KafkaError, OttlaError
@@ -223,6 +224,8 @@ def _by_deserializer(deserializer: Deserializer, is_key: bool, wanted: Any) -> R
             found = deserializer.deserialize(record.topic, record.headers, get(record))
         except KafkaError:
             raise  # a registry that does not answer is no fault of the record
+        except LookupPending as pending:
+            raise SchemaNeededError(pending.wait) from None
         except Exception as error:
             raise _unreadable(record, f"{what}: {error}") from error
         if checked is not None and found is not None and not isinstance(found, checked):
