@@ -217,7 +217,8 @@ def _decoded(decode: Decode, what: str, wanted: Any) -> Read:
 def _by_deserializer(deserializer: Deserializer, is_key: bool, wanted: Any) -> Read:
     what = "key" if is_key else "value"
     get = attrgetter(what)
-    checked = wanted if isinstance(wanted, type) and wanted is not object else None
+    # Any is a class from Python 3.11 on, but not one for isinstance.
+    checked = wanted if isinstance(wanted, type) and wanted not in (Any, object) else None
 
     def read(record: RawRecord) -> Any:
         try:
