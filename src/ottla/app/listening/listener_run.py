@@ -23,6 +23,7 @@ from ottla.app.listening.app_clock import AppClock
 from ottla.app.listening.clients import Clients, RawConsumer
 from ottla.app.listening.letter_writer import LetterWriter
 from ottla.app.listening.listener_health import ListenerCounters, ListenerHealth, ListenerStatus
+from ottla.app.listening.metadata_limit import read_metadata_limit
 from ottla.app.listening.offset_commits import OffsetCommits
 from ottla.app.listening.transaction_committer import TransactionCommitter
 from ottla.app.listening.workers import Workers, place_of
@@ -71,7 +72,7 @@ class ListenerRun:
         self._clients = clients
         self._instruments: Instruments = NoInstruments() if instruments is None else instruments
         self._clock = AppClock() if clock is None else clock
-        self._limits = WindowLimits() if limits is None else limits
+        self._limits = limits
         self._status = ListenerStatus.STARTING
         self._failure: BaseException | None = None
         self._windows: dict[TopicPartition, PartitionWindow] = {}
@@ -109,6 +110,10 @@ class ListenerRun:
         self._clock.on_advance.append(self._workers.look_at_due)
         if not isinstance(self.spec.topics, re.Pattern):
             await self._letters.create_topics(self._clients.admin, self.spec.topics)
+        if self._limits is None:
+            self._limits = WindowLimits(
+                metadata_bytes=await read_metadata_limit(self._clients.admin)
+            )
         await self._finisher.start()
         self._consumer = self._clients.consumer(self._consumer_options())
         self._max_poll_seconds = self._max_poll_interval_seconds()
@@ -132,6 +137,7 @@ class ListenerRun:
                 wake_pump=self._wake,
                 not_delivered=self._workers.not_delivered,
                 offer=self._workers.offer,
+                on_fatal=self.fail,
             )
         return TransactionCommitter(
             self.spec,
@@ -370,6 +376,7 @@ class ListenerRun:
         is_own_retry_topic = (
             retry_number(partition.topic) is not None and self._letters.retry_topic_count > 0
         )
+        assert self._limits is not None
         window = PartitionWindow(
             partition,
             self.spec.order,
@@ -396,7 +403,8 @@ class ListenerRun:
         await self._workers.wait_idle(
             list(self._windows.values()), self._max_poll_seconds * _HANDLER_SHARE
         )
-        partitions = list(self._windows)
+        # Not those that the group has given us since: they began at their committed offsets.
+        partitions = [each for each, window in self._windows.items() if window.is_closed]
         if partitions:
             committed = await self._uninterrupted(lambda: consumer.committed(partitions))
             for partition in partitions:

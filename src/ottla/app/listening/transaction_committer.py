@@ -24,6 +24,7 @@ from ottla.app.delivery.window import PartitionWindow
 from ottla.app.instruments import Instruments
 from ottla.app.listening.clients import Clients, RawConsumer
 from ottla.app.listening.listener_health import ListenerCounters
+from ottla.app.listening.metadata_limit import metadata_error
 from ottla.app.listening.offset_commits import NotDelivered
 from ottla.client.aio.producer.producer import Producer
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
@@ -252,7 +253,11 @@ class TransactionCommitter:
         self._is_hurried.clear()
 
     def _take_units(self) -> list[FinishedUnit]:
-        units = [each for each in self._units if not each.window.is_closed]
+        units = [
+            each
+            for each in self._units
+            if not each.window.is_closed and self._windows.get(each.window.partition) is each.window
+        ]
         self._units.clear()
         self._waiting_bytes = 0
         self._in_transaction = units
@@ -286,14 +291,15 @@ class TransactionCommitter:
         producer.begin_transaction()
         try:
             await self._send(producer, units)
-            await producer.send_offsets_to_transaction(offsets, group)
+            await producer.send_offsets_to_transaction(
+                {window.partition: offset for window, offset in offsets.items()}, group
+            )
         except (FatalError, asyncio.CancelledError):
             raise  # closing the producer aborts
         except Exception as error:
             if isinstance(error, KafkaError) and error.code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
                 self._on_fatal(metadata_error(self._spec, error))
-            self._counters.transactions_aborted += 1
-            await self._until_definite(producer.abort_transaction)
+            await self._abort(producer)
             raise
         try:
             await self._until_definite(producer.commit_transaction)
@@ -302,6 +308,16 @@ class TransactionCommitter:
         except KafkaError as error:
             raise UnknownOutcomeError(str(error)) from error
         self._succeeded(units, offsets, self._loop.time() - began)
+
+    async def _abort(self, producer: Producer) -> None:
+        """Abort; the units may be sent again only if that succeeds."""
+        self._counters.transactions_aborted += 1
+        try:
+            await self._until_definite(producer.abort_transaction)
+        except FatalError:
+            raise
+        except KafkaError as error:
+            raise UnknownOutcomeError(str(error)) from error
 
     async def _send(self, producer: Producer, units: list[FinishedUnit]) -> None:
         """Send the units and wait for the acknowledgements; what cannot be sent raises."""
@@ -338,12 +354,12 @@ class TransactionCommitter:
         if failure is not None:
             raise failure
 
-    def _offsets_of(self, units: list[FinishedUnit]) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _offsets_of(self, units: list[FinishedUnit]) -> dict[PartitionWindow, OffsetAndMetadata]:
         """What to commit when these units are finished, and positions that have passed offsets without records."""
         finished: dict[PartitionWindow, list[RawRecord]] = {}
         for window, records, _ in units:
             finished.setdefault(window, []).extend(records)
-        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        offsets: dict[PartitionWindow, OffsetAndMetadata] = {}
         for window in self._windows.values():
             if window.is_closed:
                 continue
@@ -354,13 +370,15 @@ class TransactionCommitter:
                     progress.finish(record.offset)
             offset = window.to_commit(progress)
             if offset is not None:
-                offsets[window.partition] = offset
+                offsets[window] = offset
+            # Outputs never go without the offsets of their records.
+            assert offset is not None or window not in finished, f"{window.partition}: no room"
         return offsets
 
     def _succeeded(
         self,
         units: list[FinishedUnit],
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        offsets: Mapping[PartitionWindow, OffsetAndMetadata],
         seconds: float,
     ) -> None:
         self.last_error = None
@@ -372,10 +390,8 @@ class TransactionCommitter:
             touched[window] = None
             for record in records:
                 window.finish(record)
-        for partition, offset in offsets.items():
-            window_now = self._windows.get(partition)
-            if window_now is not None:
-                window_now.was_committed(offset)
+        for window, offset in offsets.items():
+            window.was_committed(offset)
         self._instruments.committed(self._spec, count, seconds)
         for window in touched:
             if window.is_blocked:
@@ -430,14 +446,6 @@ class TransactionCommitter:
             )
         if self._producer is not None:
             await self._producer.close(_CLOSE_SECONDS)
-
-
-def metadata_error(spec: ListenerSpec, error: KafkaError) -> IllegalStateError:
-    """What to change when the broker takes less metadata than gaps may need."""
-    return IllegalStateError(
-        f"listener {spec.name}: the broker refuses the offset's metadata: raise its offset.metadata.max.bytes "
-        f"to 4096 or more ({error})"
-    )
 
 
 def _is_refusal(error: Exception) -> bool:
