@@ -45,6 +45,7 @@ SOURCES: Final = Path(ottla.__file__).parents[1]
 # No progress for so long is no progress at all.
 STALL_SECONDS: Final = 90.0
 DRAIN_SECONDS: Final = 30.0
+IMPORT_SECONDS: Final = 5.0
 BROKER_OPTIONS: Final[dict[str, object]] = {
     "group_initial_rebalance_delay_ms": 0,
     "group_min_session_timeout_ms": 500,
@@ -91,8 +92,10 @@ class AppProcess:
         self._command = [sys.executable, "-m", "tests.app.faults.program", servers, scenario.name]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
+        self._started = 0.0
 
     def start(self) -> None:
+        self._started = time.monotonic()
         paths = [str(SOURCES), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
             self._command,
@@ -123,7 +126,8 @@ class AppProcess:
         self.process.send_signal(signal.SIGCONT)
 
     def drain(self) -> int:
-        """SIGTERM; the exit code."""
+        """SIGTERM; the exit code. Before the program has begun to run its app, the signal would just end it."""
+        time.sleep(max(0.0, self._started + IMPORT_SECONDS - time.monotonic()))
         self.process.terminate()
         return self.process.wait(DRAIN_SECONDS)
 
