@@ -298,7 +298,7 @@ def test_pause_and_resume(app: App) -> None:
             bill.resume()
             await t.settled()
             assert seen == ["tea"]
-            bill.pause()
+            await asyncio.to_thread(bill.pause)
             assert bill.is_paused
 
     asyncio.run(main())
@@ -434,6 +434,18 @@ def test_a_wrong_declaration_is_one_sentence(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         declare(function, **arguments)
+
+
+def test_a_decorator_without_a_topic_is_refused(app: App) -> None:
+    with pytest.raises(ConfigError, match=r'write @app\.listener\("topic"\)'):
+        app.listener(plain)  # type: ignore[arg-type]
+
+
+def test_an_annotation_that_exists_for_type_checkers_only_is_told(app: App) -> None:
+    async def hidden(order: Hidden) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(ConfigError, match="hidden: an annotation names Hidden, which cannot be"):
+        app.listener("orders")(hidden)
 
 
 def test_wrong_topics() -> None:

@@ -298,6 +298,8 @@ class App:
             max_unit_bytes=max_unit_bytes,
             options=options or {},
         )
+        if topics and callable(topics[0]):
+            raise ConfigError(f'write @app.listener("topic") above {topics[0]!r}, with a topic')
         names = _names_at_caller()
 
         def decorate(function: Callable[P, R]) -> Listener[P, R]:
@@ -559,8 +561,9 @@ class App:
         )
         await runtime.start()
         self._runtime = runtime
+        loop = asyncio.get_running_loop()
         for name, run in runtime.listeners.items():
-            self._listeners[name].attach(run)
+            self._listeners[name].attach(run, loop)
 
     async def _prepare_topics(self, clients: ClientFactory) -> None:
         admin = clients.admin
@@ -630,7 +633,7 @@ class App:
             except Exception as error:
                 failure = failure or error
         for listener in self._listeners.values():
-            listener.attach(None)
+            listener.detach()
         self._runtime = self._replies = self._clients = None
         is_starting, self._state = self._state is _State.STARTING, _State.STOPPED
         if failure is not None and not is_starting:
