@@ -183,6 +183,7 @@ class App:
         self._startup: list[Hook] = []
         self._shutdown: list[Hook] = []
         self._state = _State.STOPPED
+        self._has_started_up = False
         self._clients: ClientFactory | None = None
         self._runtime: Runtime | None = None
         self._replies: Replies | None = None
@@ -554,6 +555,7 @@ class App:
         await self._prepare_topics(clients)
         self._replies = Replies(clients, self._reply_topic)
         self._template.open(clients, options.transactional_id_prefix or f"ottla-app-{self.name}")
+        self._has_started_up = True
         for hook in self._startup:
             await _call(hook)
         runtime = Runtime(
@@ -617,7 +619,9 @@ class App:
         runtime, replies, clients = self._runtime, self._replies, self._clients
         if runtime is not None:
             steps.append(lambda: runtime.drain(timeout_seconds))
-        if self._state is not _State.STARTING or runtime is not None:
+        if self._has_started_up:
+            # Also if a hook or a listener could not start: what the hooks before have opened is closed.
+            self._has_started_up = False
             steps += [lambda hook=hook: _call(hook) for hook in self._shutdown]  # type: ignore[misc]
         if replies is not None:
             steps.append(replies.close)
