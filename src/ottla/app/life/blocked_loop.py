@@ -50,31 +50,33 @@ class LoopProbe:
         self._on_answer = on_answer
         self._now = now
         self._thread_id = threading.get_ident()
-        self._asked_at: float | None = None
-        self._polled_at = now()
+        # The questions have numbers: the polling thread writes what it asked, the loop what it answered.
+        self._asked = self._answered = 0
+        self._asked_at = self._polled_at = now()
 
     def poll(self, blocked_seconds: float) -> BlockedLoop | None:
         """What holds the loop, if it has not answered for so long; asks it again otherwise."""
-        asked_at = self._asked_at
         polled_at, self._polled_at = self._polled_at, self._now()
-        if asked_at is not None and self._polled_at - polled_at >= blocked_seconds:
+        if self._answered == self._asked:
+            self._ask()
+        elif self._polled_at - polled_at >= blocked_seconds:
             # This thread was held up too, as when the whole process is stopped: that is not the loop's fault.
             self._asked_at = self._polled_at
-            return None
-        if asked_at is None:
-            self._asked_at = self._now()
-            try:
-                self._loop.call_soon_threadsafe(self._answer)
-            except RuntimeError:  # the loop is closed: nothing more to watch
-                self._asked_at = None
-            return None
-        if self._now() - asked_at < blocked_seconds:
-            return None
-        frame = sys._current_frames().get(self._thread_id)
-        return None if frame is None else _blocked_by(frame, asked_at)
+        elif self._polled_at - self._asked_at >= blocked_seconds:
+            frame = sys._current_frames().get(self._thread_id)
+            return None if frame is None else _blocked_by(frame, self._asked_at)
+        return None
 
-    def _answer(self) -> None:
-        self._asked_at = None
+    def _ask(self) -> None:
+        self._asked += 1
+        self._asked_at = self._polled_at
+        try:
+            self._loop.call_soon_threadsafe(self._answer, self._asked)
+        except RuntimeError:  # the loop is closed: there is nothing more to watch
+            self._answered = self._asked
+
+    def _answer(self, number: int) -> None:
+        self._answered = number
         self._on_answer()
 
 
