@@ -20,7 +20,7 @@ from tests.waiting import in_time
 from ottla.app.declarations.listener_spec import RawRecord
 from ottla.app.life.app_metrics import AppMetrics
 from ottla.app.life.health_server import HealthServer
-from ottla.app.life.listener_status import ListenerStatus, Phase, Stall
+from ottla.app.life.listener_report import ListenerReport, Phase, Stall
 from ottla.app.life.monitor import AppMonitor, HealthRules
 from ottla.errors import OttlaError
 from ottla.model import Endpoint, TopicPartition
@@ -44,14 +44,14 @@ class Watched:
     def __init__(self) -> None:
         self.clock = Clock()
         self.metrics = AppMetrics(self.clock)
-        self.statuses: list[ListenerStatus] = [status_of(Phase.RUNNING)]
+        self.statuses: list[ListenerReport] = [status_of(Phase.RUNNING)]
         # The thread of this monitor does nothing by itself: the test calls `check`.
         rules = HealthRules(check_seconds=3600)
         self.monitor = AppMonitor(
             "shop", self.metrics, lambda: self.statuses, rules, now=self.clock
         )
 
-    async def look(self, *statuses: ListenerStatus) -> None:
+    async def look(self, *statuses: ListenerReport) -> None:
         if statuses:
             self.statuses = [*statuses]
         self.monitor.check()
@@ -59,8 +59,8 @@ class Watched:
         self.monitor.check()
 
 
-def status_of(phase: Phase, *stalls: Stall, **more: Any) -> ListenerStatus:
-    return ListenerStatus(name="bill", group="billing", phase=phase, stalls=stalls, **more)
+def status_of(phase: Phase, *stalls: Stall, **more: Any) -> ListenerReport:
+    return ListenerReport(name="bill", group="billing", phase=phase, stalls=stalls, **more)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ottla.app.life.app_metrics import AppMetrics, HandlerRun, ListenerCounts
 from ottla.app.life.blocked_loop import BlockedLoop, LoopProbe
-from ottla.app.life.listener_status import ListenerStatus, Phase, Stall
+from ottla.app.life.listener_report import ListenerReport, Phase, Stall
 from ottla.events import EventLog
 from ottla.exposition import Metric, Page
 from ottla.version import VERSION
@@ -57,7 +57,7 @@ class AppMonitor:
         self,
         app_name: str,
         metrics: AppMetrics,
-        listeners: Callable[[], Sequence[ListenerStatus]],
+        listeners: Callable[[], Sequence[ListenerReport]],
         rules: HealthRules | None = None,
         *,
         now: Callable[[], float] = monotonic,
@@ -69,7 +69,7 @@ class AppMonitor:
         self._rules = HealthRules() if rules is None else rules
         self._now = now
         self._probe: LoopProbe | None = None
-        self._statuses: Sequence[ListenerStatus] = ()
+        self._statuses: Sequence[ListenerReport] = ()
         self._ready_at: dict[str, float] = {}
         self._blocked: BlockedLoop | None = None
         self._told: dict[str, tuple[float, str]] = {}
@@ -234,7 +234,7 @@ class AppMonitor:
             is_fatal=seconds >= self._rules.unhealthy_blocked_seconds,
         )
 
-    def _not_ready(self, status: ListenerStatus) -> str | None:
+    def _not_ready(self, status: ListenerReport) -> str | None:
         if status.phase in (Phase.RUNNING, Phase.PAUSED):
             return None
         if status.phase is Phase.FAILED:
@@ -248,7 +248,7 @@ class AppMonitor:
         because = f": {status.stalls[0].text}" if status.stalls else ""
         return f"listener {status.name} is {status.phase}{because}"
 
-    def _details(self, status: ListenerStatus) -> dict[str, Any]:
+    def _details(self, status: ListenerReport) -> dict[str, Any]:
         counts = next(
             (each for each in self.metrics.listeners() if each.spec.name == status.name), None
         )

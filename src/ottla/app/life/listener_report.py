@@ -34,7 +34,7 @@ class Stall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListenerStatus:
+class ListenerReport:
     """A listener at one moment."""
 
     name: str
