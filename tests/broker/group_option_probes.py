@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
 from tests.broker import group_requests as ask
 from tests.broker.nodes import Nodes
 from tests.broker.option_probes import PATIENCE_SECONDS, Bench, BrokerProbe
 from tests.broker.requests import eventually, fetch, now_ms, on_loop
+from tests.storage.conftest import patch_in
 
 import ottla
 from ottla.broker.coordination.coordinator import Coordinator
@@ -99,13 +102,16 @@ def long_metadata(bench: Bench) -> object:
 
 def commit_on_a_slow_disk(bench: Bench) -> object:
     # The first one makes what there is to make; how long this machine's disk takes for it does not matter here.
-    with mock.patch.object(group_commit, "_sync_data", return_value=None):
+    folder = Path(bench.broker.data_dir)
+    with pytest.MonkeyPatch.context() as patch:
+        patch_in(folder, patch, group_commit, "_sync_data", lambda fd: None)
         assert eventually(lambda: commit(bench) is ErrorCode.NONE)
 
     def slow(fd: int) -> None:
         time.sleep(SLOW_SYNC_SECONDS)
 
-    with mock.patch.object(group_commit, "_sync_data", slow):
+    with pytest.MonkeyPatch.context() as patch:
+        patch_in(folder, patch, group_commit, "_sync_data", slow)
         return commit(bench)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import resource
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.broker.conftest import Starter
+from tests.broker.failing_calls import fail_calls
 from tests.broker.processes import ServeProcess
 from tests.broker.requests import (
     batch_of,
@@ -27,13 +27,13 @@ from tests.broker.requests import (
     session_with,
     values_in,
 )
+from tests.storage.conftest import patch_in
 
 import ottla
 from ottla.broker.partitions import opening as partition_opening
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.storage.local.recovery import folder_recovery
-from ottla.storage.local.sync import group_commit
 from ottla.testing import Broker
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.wire.messages.metadata import (
@@ -64,33 +64,17 @@ def file_of(data: Path, topic: str, suffix: str = ".log") -> Path:
     return data / f"{topic}-0" / f"{0:020d}{suffix}"
 
 
-def is_in_sick(target: Any) -> bool:
-    path = os.readlink(f"/proc/self/fd/{target}") if isinstance(target, int) else str(target)
-    return f"/{SICK}-0" in path
-
-
-def failing(call: str, number: int) -> Any:
-    """A system call that fails for the files of one partition."""
-    real = getattr(os, call)
-
-    def fail(target: Any, *arguments: Any, **options: Any) -> Any:
-        if is_in_sick(target):
-            raise OSError(number, os.strerror(number))
-        return real(target, *arguments, **options)
-
-    return fail
-
-
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 def test_a_failing_write_costs_its_partition_until_the_disk_is_back(
     start: Starter, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    with session_with(start()) as connection:
+    broker = start()
+    with session_with(broker) as connection:
         for topic in (SICK, WELL):
             create(connection, topic)
             fill(connection, topic, b"before")
         with monkeypatch.context() as patch:
-            patch.setattr(os, "pwrite", failing("pwrite", number))
+            fail_calls(patch, broker, SICK, number, "pwrite")
             for _ in range(3):
                 assert produce(connection, SICK, batch_of(b"lost")).error_code == STORAGE_ERROR
                 fill(connection, WELL, b"meanwhile")
@@ -103,13 +87,13 @@ def test_a_failing_write_costs_its_partition_until_the_disk_is_back(
 def test_a_failing_sync_acknowledges_nothing_and_heals(
     start: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with session_with(start(log_flush_interval_messages=1)) as connection:
+    broker = start(log_flush_interval_messages=1)
+    with session_with(broker) as connection:
         for topic in (SICK, WELL):
             create(connection, topic)
             fill(connection, topic, b"before")
         with monkeypatch.context() as patch:
-            patch.setattr(group_commit, "_sync_data", failing("fdatasync", errno.EIO))
-            patch.setattr(os, "fsync", failing("fsync", errno.EIO))
+            fail_calls(patch, broker, SICK, errno.EIO, "fdatasync", "fsync")
             for _ in range(2):
                 assert produce(connection, SICK, batch_of(b"unsure")).error_code == STORAGE_ERROR
             fill(connection, WELL, b"meanwhile")
@@ -132,7 +116,7 @@ def test_a_partition_that_cannot_be_opened_is_offline_and_comes_back_by_itself(
     broker.clock.freeze()
     with session_with(broker) as connection:
         with monkeypatch.context() as patch:
-            patch.setattr(os, "open", failing("open", errno.EIO))
+            fail_calls(patch, broker, SICK, errno.EIO, "open")
             assert fetch(connection, SICK, 0).error_code == STORAGE_ERROR
             assert produce(connection, SICK, batch_of(b"lost")).error_code == STORAGE_ERROR
             error, leader, offline = leader_of(connection, SICK)
@@ -203,11 +187,11 @@ def test_damage_found_while_running_takes_the_partition_offline(start: Starter) 
 class WatchedChecks:
     """Checks of folders that go on when the test says so."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, broker: ottla.Broker, patch: pytest.MonkeyPatch) -> None:
         self.threads: list[str] = []
         self.may_go_on = threading.Event()
         self._real = folder_recovery.recover
-        patch.setattr(folder_recovery, "recover", self._recover)
+        patch_in(Path(broker.data_dir), patch, folder_recovery, "recover", self._recover)
 
     def _recover(self, *arguments: Any) -> int:
         self.threads.append(threading.current_thread().name)
@@ -226,7 +210,7 @@ def test_a_damaged_partition_is_checked_once_and_nobody_waits_for_it(
         for topic in (SICK, WELL):
             create(connection, topic, config={"segment.bytes": "2000"})
             fill(connection, topic, *[b"x" * 100] * 40)
-        checks = WatchedChecks(monkeypatch)
+        checks = WatchedChecks(broker, monkeypatch)
         good = path.read_bytes()
         with path.open("r+b") as file:
             file.seek(200)
@@ -290,7 +274,7 @@ def test_a_broker_stops_while_a_partition_is_being_checked(
             while True:
                 pause(str(path), file.fileno(), 0)
 
-    monkeypatch.setattr(folder_recovery, "recover", recover)
+    patch_in(Path(broker.data_dir), monkeypatch, folder_recovery, "recover", recover)
     with session_with(broker) as connection:
         assert produce(connection, SICK, batch_of(b"no")).error_code == STORAGE_ERROR
         assert reached.wait(30)

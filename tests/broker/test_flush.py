@@ -30,7 +30,6 @@ from tests.broker.requests import (
 from tests.storage.conftest import is_about
 
 import ottla
-from ottla.broker.clock import SystemClock
 from ottla.broker.runtime import RunningBroker
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
@@ -135,9 +134,8 @@ def test_flush_ms_holds_when_the_wall_clock_is_set_back(
     broker = start(log_flush_scheduler_interval_ms=20)
     with session_with(broker) as connection:
         create(connection, topic, config={"flush.ms": "50"})
-        monkeypatch.setattr(
-            SystemClock, "now_ms", lambda clock: time.time_ns() // 10**6 - HALF_AN_HOUR_MS
-        )
+        clock = on_loop(broker, lambda running: running.cluster.clock)
+        monkeypatch.setattr(clock, "now_ms", lambda: time.time_ns() // 10**6 - HALF_AN_HOUR_MS)
         fill(connection, topic, b"v")
 
         def synced(running: RunningBroker) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import os
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.broker import group_requests as ask
 from tests.broker.conftest import Starter
+from tests.broker.failing_calls import fail_calls
 from tests.broker.group_requests import Joined, Position
 from tests.broker.requests import create, eventually, on_loop, session_with
 
@@ -19,23 +19,10 @@ from ottla.client.raw import RawConnection
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group.machine import GroupMachine
 from ottla.errors import ErrorCode
-from ottla.storage.local.sync import group_commit
 from ottla.wire.messages.join_group import JoinGroupResponse
 
 GROUP = "group"
 NOT_HERE = ErrorCode.NOT_COORDINATOR
-
-
-def failing(call: str, number: int) -> Callable[..., Any]:
-    """A system call that fails for the files of groups."""
-    real = getattr(os, call)
-
-    def fail(fd: int, *arguments: Any, **options: Any) -> Any:
-        if f"/{GROUPS_TOPIC}-" in os.readlink(f"/proc/self/fd/{fd}"):
-            raise OSError(number, os.strerror(number))
-        return real(fd, *arguments, **options)
-
-    return fail
 
 
 def commit(connection: RawConnection, topic: str, offset: int) -> ErrorCode:
@@ -58,12 +45,13 @@ def offset(connection: RawConnection, topic: str) -> int:
 def test_a_commit_that_is_not_written_is_not_seen(
     start: Starter, monkeypatch: pytest.MonkeyPatch, topic: str, number: int
 ) -> None:
-    with session_with(start()) as connection:
+    broker = start()
+    with session_with(broker) as connection:
         create(connection, topic)
         ask.await_coordinator(connection)
         assert commit(connection, topic, 1) is ErrorCode.NONE
         with monkeypatch.context() as patch:
-            patch.setattr(os, "pwrite", failing("pwrite", number))
+            fail_calls(patch, broker, GROUPS_TOPIC, number, "pwrite")
             assert commit(connection, topic, 2) is not ErrorCode.NONE
         assert offset(connection, topic) == 1
         assert eventually(lambda: commit(connection, topic, 3) is ErrorCode.NONE)
@@ -73,12 +61,13 @@ def test_a_commit_that_is_not_written_is_not_seen(
 def test_a_commit_that_is_not_synced_is_not_acknowledged(
     start: Starter, monkeypatch: pytest.MonkeyPatch, topic: str
 ) -> None:
-    with session_with(start(log_flush_interval_messages=1)) as connection:
+    broker = start(log_flush_interval_messages=1)
+    with session_with(broker) as connection:
         create(connection, topic)
         ask.await_coordinator(connection)
         assert commit(connection, topic, 1) is ErrorCode.NONE
         with monkeypatch.context() as patch:
-            patch.setattr(group_commit, "_sync_data", failing("fdatasync", errno.EIO))
+            fail_calls(patch, broker, GROUPS_TOPIC, errno.EIO, "fdatasync")
             assert commit(connection, topic, 2) is not ErrorCode.NONE
         # Whether it reached the disk is not known; what is seen is what the log has.
         assert offset(connection, topic) in (1, 2)
@@ -89,12 +78,13 @@ def test_a_commit_that_is_not_synced_is_not_acknowledged(
 def test_an_assignment_that_is_not_written_is_given_to_nobody(
     start: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with session_with(start()) as connection:
+    broker = start()
+    with session_with(broker) as connection:
         ask.await_coordinator(connection)
         answer = ask.join_fully(connection, GROUP)
         member = Joined(GROUP, answer.member_id, answer.generation_id)
         with monkeypatch.context() as patch:
-            patch.setattr(os, "pwrite", failing("pwrite", errno.EIO))
+            fail_calls(patch, broker, GROUPS_TOPIC, errno.EIO, "pwrite")
             synced = ask.sync(connection, member, {member.member_id: b"lost"})
             assert (synced.error_code, bytes(synced.assignment)) == (NOT_HERE, b"")
 
@@ -139,3 +129,18 @@ def test_what_cannot_be_a_record_is_answered_and_undone(start: Starter, topic: s
         assert waiting.error_code == NOT_HERE
         assert offset(connection, topic) == 1
         assert ask.heartbeat(connection, member) is ErrorCode.NONE
+
+
+def test_a_failing_disk_of_one_broker_does_not_reach_another_in_the_process(
+    start: Starter, monkeypatch: pytest.MonkeyPatch, topic: str, tmp_path: Path
+) -> None:
+    sick, well = start(), start(data_dir=tmp_path / "well", log_flush_interval_messages=1)
+    with session_with(sick) as connection, session_with(well) as other:
+        for each in (connection, other):
+            create(each, topic)
+            ask.await_coordinator(each)
+        with monkeypatch.context() as patch:
+            fail_calls(patch, sick, GROUPS_TOPIC, errno.EIO, "pwrite", "fdatasync", "fsync", "open")
+            assert commit(connection, topic, 1) is not ErrorCode.NONE
+            assert commit(other, topic, 1) is ErrorCode.NONE
+        assert offset(other, topic) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from functools import partial
 
 import pytest
 from tests.broker.conftest import Starter
+from tests.broker.failing_calls import fail_calls
 from tests.broker.nodes import Nodes, nodes_of
 from tests.broker.requests import (
     BROKER,
@@ -25,7 +25,7 @@ from tests.broker.requests import (
     set_options,
     values_in,
 )
-from tests.broker.test_disk_trouble import SICK, STORAGE_ERROR, failing
+from tests.broker.test_disk_trouble import SICK, STORAGE_ERROR
 
 import ottla
 from ottla.errors import ErrorCode
@@ -90,7 +90,7 @@ def check_that_it_comes_back(three: Nodes, broker: Broker, monkeypatch: pytest.M
     create(three.any, SICK)
     fill(three.leader(SICK), SICK, b"before")
     with monkeypatch.context() as patch:
-        patch.setattr(os, "open", failing("open", errno.EIO))
+        fail_calls(patch, broker, SICK, errno.EIO, "open")
         three.move(SICK)
         assert fetch(three.leader(SICK), SICK, 0).error_code == STORAGE_ERROR
         for node_id in NODE_IDS:
@@ -109,7 +109,7 @@ def test_a_sick_partition_may_be_moved_and_is_well_again_at_once(
     fill(three.leader(SICK), SICK, b"before")
     at_first = three.broker.leader_of(SICK, 0)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "open", failing("open", errno.EIO))
+        fail_calls(patch, three.broker, SICK, errno.EIO, "open")
         three.move(SICK)
         assert three.partition(SICK).leader_id == -1
     three.broker.move_leader(SICK, 0, at_first)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from tests.broker import txn_requests as ask
@@ -14,6 +13,7 @@ from tests.broker.nodes import nodes_of
 from tests.broker.requests import batch_of, create, eventually, fetch, on_loop, produce, values_in
 from tests.broker.txn_producer import Cluster, Producer
 from tests.broker.txn_requests import Identity
+from tests.storage.conftest import patch_in
 
 import ottla
 from ottla.broker.coordination.coordinator import Coordinator
@@ -181,7 +181,8 @@ def test_4_offsets_whose_commit_seemed_to_fail_are_unstable_and_then_right(tmp_p
         def slow(fd: int) -> None:
             time.sleep(0.2)
 
-        with mock.patch.object(group_commit, "_sync_data", slow):
+        with pytest.MonkeyPatch.context() as patch:
+            patch_in(tmp_path, patch, group_commit, "_sync_data", slow)
             error = producer.try_offsets("group", {("orders", 0): 2})
             assert error is ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert cluster.offset("group", "orders") != 1

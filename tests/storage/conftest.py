@@ -17,6 +17,7 @@ from ottla.config.topic import TopicConfig
 from ottla.ports import ClaimPendingError, PartitionRef
 from ottla.storage.local import LocalStore, LocalStoreOptions, open_local_store
 from ottla.storage.local.log.partition_log import LocalLog
+from ottla.storage.local.sync.group_commit import SyncJob
 
 Opener = Callable[..., LocalStore]
 
@@ -49,8 +50,28 @@ async def claim_checked(store: LocalStore, ref: PartitionRef, config: TopicConfi
     return store.claim(ref, config)
 
 
+def patch_in(
+    folder: Path, patch: pytest.MonkeyPatch, owner: Any, name: str, replacement: Callable[..., Any]
+) -> None:
+    """Replaces a function, whose first argument is a file, for the files in a folder.
+
+    The brokers that other tests share run in this process too: their syncs and flushes must not meet what one test does
+    to its own disk.
+    """
+    real = getattr(owner, name)
+
+    def call(target: Any, *arguments: Any, **options: Any) -> Any:
+        chosen = replacement if is_about(folder, target) else real
+        return chosen(target, *arguments, **options)
+
+    patch.setattr(owner, name, call)
+
+
 def is_about(folder: Path, target: Any) -> bool:
-    """Whether a file, or its descriptor, is in a folder: brokers that other tests share call the system as well."""
+    """Whether a file, its descriptor or the sync of a log is in a folder."""
+    if isinstance(target, SyncJob):
+        paths = [*target.paths, *(segment.path for segment, _ in target.segments)]
+        return any(Path(path).is_relative_to(folder) for path in paths)
     if isinstance(target, int):
         links = f"/proc/self/fd/{target}"
         return not os.path.islink(links) or Path(os.readlink(links)).is_relative_to(folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.storage.batches import SteppingClock, append, fill, make_batch, ref_of
-from tests.storage.conftest import Opener
+from tests.storage.conftest import Opener, patch_in
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import DamagedError, StorageError, monotonic_ms
@@ -18,6 +18,7 @@ from ottla.storage.local import LocalStore, LocalStoreOptions
 from ottla.storage.local.folder.checkpoint_files import read_offsets
 from ottla.storage.local.folder.offsets_file import OffsetsFile
 from ottla.storage.local.log.partition_log import EndCause, LocalLog
+from ottla.storage.local.sync import group_commit
 from ottla.storage.local.sync.group_commit import SyncJob, run_sync
 
 EVERY_ONE = TopicConfig(flush_messages=1)
@@ -41,9 +42,9 @@ class Disk:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     made = Disk()
-    monkeypatch.setattr("ottla.storage.local.sync.group_commit.run_sync", made.run)
+    patch_in(tmp_path, monkeypatch, group_commit, "run_sync", made.run)
     yield made
     made.gate.set()
 

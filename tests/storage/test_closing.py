@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.storage.batches import append, fill, make_batch, ref_of
-from tests.storage.conftest import Opener, is_about
+from tests.storage.conftest import Opener, is_about, patch_in
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import SaveTime, Snapshot, StorageError
@@ -69,7 +69,7 @@ def test_a_folder_that_cannot_be_synced_is_not_left_as_clean(
         real_fsync(fd)
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", fail)
+        patch_in(tmp_path, patched, os, "fsync", fail)
         with pytest.raises(StorageError, match="Input/output error"):
             store.close()
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
@@ -91,7 +91,7 @@ def test_a_stop_says_that_it_waits_for_the_disk(
     store = open_store(tmp_path)
     for number in range(3):
         fill(store.claim(ref_of(partition=number), TopicConfig()), 1)
-    monkeypatch.setattr(closing, "run_sync", run)
+    patch_in(tmp_path, monkeypatch, closing, "run_sync", run)
     monkeypatch.setattr(closing, "_LOG_SECONDS", 0.02)
     threading.Timer(0.1, gate.set).start()
     with caplog.at_level(logging.DEBUG, "ottla"):

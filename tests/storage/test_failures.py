@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 from tests.storage.batches import append, fill, joined, make_batch, offsets_of, read_all, ref_of
-from tests.storage.conftest import Opener, crash_copy
+from tests.storage.conftest import Opener, crash_copy, patch_in
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import FencedError, StorageError
+from ottla.storage.local.sync import group_commit
 
 CONFIG = TopicConfig()
 
 real_pwrite = os.pwrite
 
 
-def full_disk(*_: object) -> int:
+def full_disk(*_: object, **options: object) -> int:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -45,10 +46,10 @@ def test_a_full_disk_refuses_the_append_and_keeps_the_log(
     batches = fill(log, 3)
     path = tmp_path / "a" / "orders-0" / "00000000000000000000.log"
     for allowed_bytes in (0, 1, 50, 99):
-        monkeypatch.setattr(os, "pwrite", full_disk_after(allowed_bytes))
-        with pytest.raises(StorageError, match="No space left"):
-            append(log, make_batch(3))
-        monkeypatch.setattr(os, "pwrite", real_pwrite)
+        with monkeypatch.context() as patch:
+            patch_in(tmp_path, patch, os, "pwrite", full_disk_after(allowed_bytes))
+            with pytest.raises(StorageError, match="No space left"):
+                append(log, make_batch(3))
         assert log.end_offset == 3
         assert path.stat().st_size == 300, "nothing of the failed write is left"
     batches += fill(log, 2)
@@ -61,7 +62,7 @@ def test_short_writes_are_continued(
     open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = open_store(tmp_path).claim(ref_of(), CONFIG)
-    monkeypatch.setattr(os, "pwrite", full_disk_after(10_000))
+    patch_in(tmp_path, monkeypatch, os, "pwrite", full_disk_after(10_000))
     batches = fill(log, 5)
     assert read_all(log) == joined(batches)
 
@@ -74,8 +75,8 @@ def test_a_write_that_cannot_be_taken_back_ends_the_claim_and_the_next_one_mends
     batches = fill(log, 3)
     view = log.read(0, 1000, 3)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", full_disk_after(50))
-        patch.setattr(os, "ftruncate", full_disk)
+        patch_in(tmp_path, patch, os, "pwrite", full_disk_after(50))
+        patch_in(tmp_path, patch, os, "ftruncate", full_disk)
         with pytest.raises(StorageError, match="take back"):
             append(log, make_batch(3))
     for _ in range(2):
@@ -94,7 +95,7 @@ def test_a_failed_epoch_entry_fails_the_append(
 ) -> None:
     log = open_store(tmp_path).claim(ref_of(), CONFIG)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", full_disk)
+        patch_in(tmp_path, patch, os, "replace", full_disk)
         with pytest.raises(StorageError, match="No space left"):
             append(log, make_batch(0))
     assert (log.end_offset, log.epochs) == (0, ())
@@ -108,7 +109,7 @@ def test_a_roll_that_fails_leaves_the_log_as_it_was(
     log = open_store(tmp_path).claim(ref_of(), TopicConfig(index_interval_bytes=100))
     batches = fill(log, 10)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", full_disk)
+        patch_in(tmp_path, patch, os, "write", full_disk)
         with pytest.raises(StorageError, match="new segment"):
             log.roll()
     batches += fill(log, 10)
@@ -127,7 +128,7 @@ def test_a_failed_sync_ends_the_claim_and_the_next_one_brings_the_data_to_disk(
     log.flush()
     batches += fill(log, 3)
     with monkeypatch.context() as patch:
-        patch.setattr("ottla.storage.local.sync.group_commit._sync_data", full_disk)
+        patch_in(tmp_path, patch, group_commit, "_sync_data", full_disk)
         with pytest.raises(StorageError, match="cannot sync"):
             log.flush()
     with pytest.raises(StorageError, match="cannot sync"):
@@ -139,7 +140,7 @@ def test_a_failed_sync_ends_the_claim_and_the_next_one_brings_the_data_to_disk(
         return real_pwrite(fd, data, position)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", pwrite)
+        patch_in(tmp_path, patch, os, "pwrite", pwrite)
         again = store.claim(ref_of(), CONFIG)
     assert written, "pages that the kernel takes for clean are written again"
     assert read_all(again) == joined(batches)
@@ -155,8 +156,8 @@ def test_a_claim_fails_while_the_disk_does(
     log = store.claim(ref_of(), CONFIG)
     batches = fill(log, 3)
     with monkeypatch.context() as patch:
-        patch.setattr("ottla.storage.local.sync.group_commit._sync_data", full_disk)
-        patch.setattr(os, "fsync", full_disk)
+        patch_in(tmp_path, patch, group_commit, "_sync_data", full_disk)
+        patch_in(tmp_path, patch, os, "fsync", full_disk)
         with pytest.raises(StorageError):
             log.flush()
         with pytest.raises(StorageError):
@@ -173,7 +174,7 @@ def test_a_store_with_a_failed_log_is_not_marked_as_clean(
     batches = fill(log, 3)
     fill(other, 2)
     with monkeypatch.context() as patch:
-        patch.setattr("ottla.storage.local.sync.group_commit._sync_data", full_disk)
+        patch_in(tmp_path, patch, group_commit, "_sync_data", full_disk)
         with pytest.raises(StorageError):
             log.flush()
     store.close()
@@ -189,7 +190,7 @@ def test_a_sync_that_fails_at_the_stop_is_not_called_clean(
     store = open_store(tmp_path)
     batches = fill(store.claim(ref_of(), CONFIG), 3)
     with monkeypatch.context() as patch:
-        patch.setattr("ottla.storage.local.sync.group_commit._sync_data", full_disk)
+        patch_in(tmp_path, patch, group_commit, "_sync_data", full_disk)
         store.close()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     assert read_all(open_store(tmp_path).claim(ref_of(), CONFIG)) == joined(batches)
@@ -201,7 +202,7 @@ def test_a_trim_that_is_not_durable_is_not_done(
     log = open_store(tmp_path).claim(ref_of(), CONFIG)
     fill(log, 5)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", full_disk)
+        patch_in(tmp_path, patch, os, "replace", full_disk)
         with pytest.raises(StorageError, match="trim"):
             log.trim(3)
     assert log.start_offset == 0
@@ -217,7 +218,7 @@ def test_a_catalog_change_that_is_not_durable_is_not_made(
     revision = catalog.commit({"a": 1}, catalog.revision)
     for allowed_bytes in (0, 20):
         with monkeypatch.context() as patch:
-            patch.setattr(os, "pwrite", full_disk_after(allowed_bytes))
+            patch_in(tmp_path, patch, os, "pwrite", full_disk_after(allowed_bytes))
             with pytest.raises(StorageError, match="No space left"):
                 catalog.commit({"b": 2}, revision)
         assert (catalog.revision, dict(catalog.entries())) == (revision, {"a": 1})
@@ -232,7 +233,7 @@ def test_a_catalog_whose_state_on_disk_is_unknown_takes_no_further_change(
     catalog = open_store(tmp_path).catalog
     revision = catalog.commit({"a": 1}, catalog.revision)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full_disk)
+        patch_in(tmp_path, patch, os, "fsync", full_disk)
         with pytest.raises(StorageError, match="No space left"):
             catalog.commit({"b": 2}, revision)
     with pytest.raises(StorageError, match="start again"):

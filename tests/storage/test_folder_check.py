@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from tests.storage.batches import Batch, append, fill, joined, make_batch, read_all, ref_of
-from tests.storage.conftest import Opener, claim_checked
+from tests.storage.conftest import Opener, claim_checked, patch_in
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import ClaimPendingError, DamagedError, PartitionRef, StorageError
+from ottla.storage.local.log import partition_log
 from ottla.storage.local.log.partition_log import LocalLog
-from ottla.storage.local.recovery import folder_recovery, scan
+from ottla.storage.local.recovery import folder_check, folder_recovery, scan
 from ottla.storage.local.store import LocalStore
 
 CONFIG = TopicConfig(index_interval_bytes=250)
@@ -26,7 +27,7 @@ def segment(folder: Path, suffix: str = ".log") -> Path:
     return folder / "orders-0" / f"{0:020d}{suffix}"
 
 
-def hold(patch: pytest.MonkeyPatch) -> Callable[[], None]:
+def hold(folder: Path, patch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Lets checks wait until what is returned is called."""
     may_go_on = threading.Event()
     real = folder_recovery.recover
@@ -35,7 +36,7 @@ def hold(patch: pytest.MonkeyPatch) -> Callable[[], None]:
         assert may_go_on.wait(30)
         return real(*arguments)
 
-    patch.setattr(folder_recovery, "recover", recover)
+    patch_in(folder, patch, folder_recovery, "recover", recover)
     return may_go_on.set
 
 
@@ -104,7 +105,7 @@ def test_a_topic_that_takes_the_name_of_one_that_is_being_checked_is_not_touched
     other = ref_of(number=2)
 
     async def scenario() -> None:
-        go_on = hold(monkeypatch)
+        go_on = hold(tmp_path, monkeypatch)
         with pytest.raises(ClaimPendingError) as checked:
             store.claim(ref_of(), CONFIG)
         store.delete(ref_of())
@@ -131,7 +132,7 @@ def test_a_store_closes_although_a_check_goes_on(
     store = open_store(tmp_path)
 
     async def scenario() -> None:
-        go_on = hold(monkeypatch)
+        go_on = hold(tmp_path, monkeypatch)
         with pytest.raises(ClaimPendingError):
             store.claim(ref_of(), CONFIG)
         asyncio.get_running_loop().run_in_executor(None, go_on)
@@ -174,7 +175,7 @@ def fill_sealed(open_store: Opener, folder: Path, timestamp_ms: int | None = Non
     return made
 
 
-def build_on_threads_only(patch: pytest.MonkeyPatch) -> list[str]:
+def build_on_threads_only(folder: Path, patch: pytest.MonkeyPatch) -> list[str]:
     """Lets nobody build an index on the loop; answers what is built."""
     built: list[str] = []
 
@@ -183,8 +184,8 @@ def build_on_threads_only(patch: pytest.MonkeyPatch) -> list[str]:
         built.append(path)
         return scan.build_index(path, *arguments)
 
-    patch.setattr("ottla.storage.local.log.partition_log.build_index", build)
-    patch.setattr("ottla.storage.local.recovery.folder_check.build_index", build)
+    patch_in(folder, patch, partition_log, "build_index", build)
+    patch_in(folder, patch, folder_check, "build_index", build)
     return built
 
 
@@ -196,7 +197,7 @@ def test_missing_indexes_of_sealed_segments_are_built_on_a_thread(
     good = segment(tmp_path, suffix).read_bytes()
     segment(tmp_path, suffix).unlink()
     store = open_store(tmp_path)
-    built = build_on_threads_only(monkeypatch)
+    built = build_on_threads_only(tmp_path, monkeypatch)
 
     async def scenario() -> None:
         with pytest.raises(ClaimPendingError):
@@ -220,7 +221,7 @@ def test_an_index_that_turns_out_to_be_wrong_ends_the_claim_and_is_built_by_the_
     good = segment(tmp_path, suffix).read_bytes()
     segment(tmp_path, suffix).write_bytes(b"\xff" * 24)
     store = open_store(tmp_path)
-    built = build_on_threads_only(monkeypatch)
+    built = build_on_threads_only(tmp_path, monkeypatch)
 
     async def scenario() -> None:
         log = store.claim(ref_of(), CONFIG)
@@ -241,7 +242,7 @@ def test_a_segment_without_any_timestamp_has_a_good_index(
     batches = fill_sealed(open_store, tmp_path, timestamp_ms=-1)
     assert segment(tmp_path, ".timeindex").read_bytes() == b""
     store = open_store(tmp_path)
-    built = build_on_threads_only(monkeypatch)
+    built = build_on_threads_only(tmp_path, monkeypatch)
 
     async def scenario() -> None:
         log = await claim_patiently(store, ref_of(), CONFIG)
@@ -258,7 +259,7 @@ def test_an_empty_time_index_of_a_segment_with_timestamps_is_no_good(
     batches = fill_sealed(open_store, tmp_path)
     segment(tmp_path, ".timeindex").write_bytes(b"")
     store = open_store(tmp_path)
-    build_on_threads_only(monkeypatch)
+    build_on_threads_only(tmp_path, monkeypatch)
 
     async def scenario() -> None:
         log = store.claim(ref_of(), CONFIG)

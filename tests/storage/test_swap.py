@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.storage.batches import Batch, fill, joined, read_all, ref_of
-from tests.storage.conftest import Opener, crash_copy, is_about
+from tests.storage.conftest import Opener, crash_copy, is_about, patch_in
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import StorageError
@@ -153,7 +153,7 @@ def test_a_failing_step_ends_the_claim_and_the_next_one_mends_it(
         real(source, target)
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "rename", rename)
+        patch_in(tmp_path, patched, os, "rename", rename)
         try:
             assert replacement.commit()
         except StorageError:

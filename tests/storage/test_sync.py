@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 from tests.storage.batches import SteppingClock, append, fill, joined, make_batch, read_all, ref_of
-from tests.storage.conftest import Opener, claim_checked, crash_copy, is_about
+from tests.storage.conftest import Opener, claim_checked, crash_copy, is_about, patch_in
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import FencedError, Snapshot, StorageError, monotonic_ms
 from ottla.storage.local import LocalStoreOptions
 from ottla.storage.local.recovery import folder_recovery
+from ottla.storage.local.sync import group_commit
 
 EVERY_ONE = TopicConfig(flush_messages=1)
 SYNC = "ottla.storage.local.sync.group_commit._sync_data"
@@ -102,7 +103,7 @@ def test_logs_do_not_wait_for_each_other(
         if os.fstat(fd).st_ino == slow_inode:
             assert gate.wait(10)
 
-    monkeypatch.setattr(SYNC, sync_data)
+    patch_in(tmp_path, monkeypatch, group_commit, "_sync_data", sync_data)
 
     async def scenario() -> None:
         waiting = append(slow, make_batch(1))
@@ -472,7 +473,7 @@ def test_a_sync_that_fails_at_a_claim_is_remembered(
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr("ottla.storage.local.sync.group_commit.run_sync", fail)
+        patch_in(tmp_path, patched, group_commit, "run_sync", fail)
         with pytest.raises(StorageError):
             store.claim(ref_of(), EVERY_ONE)
     written_again: list[str] = []

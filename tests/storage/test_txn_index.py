@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.storage.batches import fill, ref_of
-from tests.storage.conftest import Opener, crash_copy
+from tests.storage.conftest import Opener, crash_copy, patch_in
 
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
@@ -171,7 +171,7 @@ def test_a_snapshot_is_saved_only_when_the_entries_below_it_are_on_disk(
         raise OSError("no disk")
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", failing)
+        patch_in(tmp_path, patch, os, "fsync", failing)
         with pytest.raises(StorageError, match="no disk"):
             log.save_snapshot(Snapshot(10, b"state"))
     assert list(log.snapshots()) == []
@@ -192,7 +192,7 @@ def test_a_write_that_fails_leaves_no_half_entry(
         raise OSError("no disk")
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", half)
+        patch_in(tmp_path, patch, os, "write", half)
         with pytest.raises(StorageError, match="no disk"):
             log.note_aborted(SPANS[1])
     assert list(log.aborted(0)) == SPANS[:1]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import ottla
 from ottla.errors import ConfigError
 from ottla.testing import Broker
-from ottla.testing.inspection import Inspection, wait_for
+from ottla.testing.inspection import Inspection, wait_for, wait_for_async
 
 
 @pytest.fixture
@@ -125,3 +127,98 @@ def test_a_wait_gives_what_the_predicate_gave_or_says_what_it_waited_for() -> No
 
     with pytest.raises(TimeoutError, match="not yet"):
         wait_for(check, timeout="20ms")
+
+
+def test_a_wait_in_asyncio_lets_the_tasks_of_the_test_go_on() -> None:
+    async def wait() -> object:
+        done = asyncio.Event()
+        task = asyncio.create_task(asyncio.sleep(0.02))
+        task.add_done_callback(lambda _: done.set())
+        return await wait_for_async(lambda: done.is_set() and "tea")
+
+    assert asyncio.run(wait()) == "tea"
+
+
+def test_a_wait_in_asyncio_awaits_its_predicate_no_longer_than_it_may() -> None:
+    answers = iter([0, 5])
+
+    async def answer() -> int:
+        return next(answers)
+
+    async def refuse() -> bool:
+        raise AssertionError("not yet")
+
+    async def hang() -> bool:
+        return await asyncio.Event().wait()
+
+    async def give_up() -> bool:
+        raise TimeoutError("its own")
+
+    assert asyncio.run(wait_for_async(answer)) == 5
+    for predicate, said in ((refuse, "waited 20ms for tea: not yet"), (hang, "20ms for tea$")):
+        with pytest.raises(TimeoutError, match=said):
+            asyncio.run(wait_for_async(predicate, timeout="20ms", what="tea"))
+    with pytest.raises(TimeoutError, match="its own"):
+        asyncio.run(wait_for_async(give_up))
+
+
+def test_a_wait_for_records_returns_all_of_a_topic_that_comes_later(
+    ottla_broker: Broker, ottla_topic: str
+) -> None:
+    async def run() -> list[bytes]:
+        async with ottla.aio.Producer(bootstrap_servers=ottla_broker.bootstrap_servers) as producer:
+            waiting = asyncio.create_task(
+                asyncio.to_thread(ottla_broker.wait_records, ottla_topic, 2)
+            )
+            for value in (b"tea", b"cake"):
+                await (await producer.send(ottla_topic, value))
+            return [record.value for record in await waiting]
+
+    assert asyncio.run(run()) == [b"tea", b"cake"]
+
+
+def test_a_wait_for_records_says_what_is_missing(
+    producer: confluent_kafka.Producer, inspection: Inspection, ottla_topic: str
+) -> None:
+    with pytest.raises(TimeoutError, match=f"1 record.s. in topic {ottla_topic}: there is no such"):
+        inspection.wait_records(ottla_topic, 1, timeout="10ms")
+    send(producer, ottla_topic, b"seen", commit=True)
+    send(producer, ottla_topic, b"aborted", commit=False)
+    with pytest.raises(TimeoutError, match=r"2 record.s. in topic .*: it has 1"):
+        inspection.wait_records(ottla_topic, 2, timeout="10ms")
+    assert len(inspection.wait_records(ottla_topic, 2, isolation="read_uncommitted")) == 2
+    for wrong in (0, -1, True, "2"):
+        with pytest.raises(ConfigError, match="how many records to wait for"):
+            inspection.wait_records(ottla_topic, wrong)  # type: ignore[arg-type]
+
+
+def test_a_wait_for_members_ends_when_all_of_them_know_their_partitions(
+    ottla_broker: Broker, ottla_topic: str
+) -> None:
+    def member() -> ottla.Consumer:
+        joining = ottla.Consumer(
+            bootstrap_servers=ottla_broker.bootstrap_servers, group_id=ottla_topic
+        )
+        joining.subscribe([ottla_topic])
+        joining.poll(0)
+        return joining
+
+    assert ottla_broker.wait_members(ottla_topic, 0) is None
+    with pytest.raises(TimeoutError, match=r"1 member.s. of group .*: there is no such group"):
+        ottla_broker.wait_members(ottla_topic, 1, timeout="10ms")
+    ottla_broker.seed({ottla_topic: {"partitions": 2}})
+    with member() as first, member() as second, ThreadPoolExecutor() as threads:
+        waiting = threads.submit(ottla_broker.wait_members, ottla_topic, 2)
+        while not waiting.done():
+            first.poll(0.01)
+            second.poll(0.01)
+        found = waiting.result()
+        assert found is not None
+        assert [len(each.assignment) for each in found.members] == [1, 1]
+        with pytest.raises(TimeoutError, match=r"1 member.s. of group .*: it has 2 and is Stable"):
+            ottla_broker.wait_members(ottla_topic, 1, timeout="10ms")
+    left = ottla_broker.wait_members(ottla_topic, 0)
+    assert left is not None
+    assert left.state == "Empty"
+    with pytest.raises(ConfigError, match="how many members to wait for"):
+        ottla_broker.wait_members(ottla_topic, -1)

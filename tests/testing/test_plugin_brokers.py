@@ -182,3 +182,48 @@ def test_a_case_of_unittest_runs_under_pytest(pytester: pytest.Pytester) -> None
     result = run_tests(pytester, tests)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*CreateTopics v*(orders): ok after*"])
+
+
+TROUBLE_IN_UNITTEST = """
+import asyncio
+import unittest
+import ottla
+from ottla.testing import BrokerTestCase
+
+@unittest.skip("not today")
+class SkippedTest(BrokerTestCase):
+    def test_nothing(self):
+        self.fail("it runs")
+
+class OrdersTest(BrokerTestCase, unittest.IsolatedAsyncioTestCase):
+    async def test_1_leaves_it_killed(self):
+        async with ottla.aio.Producer(bootstrap_servers=self.broker.bootstrap_servers) as producer:
+            await (await producer.send("orders", b"1"))
+            self.broker.kill()
+            second = await producer.send("orders", b"2")
+            self.broker.restart()
+            await second
+        self.assertEqual(len(self.broker.records("orders")), 2)
+        self.broker.kill()
+
+    def test_2_leaves_it_paused(self):
+        self.assertEqual(len(self.broker.records("orders")), 2)
+        self.broker.pause()
+
+    def test_3_finds_it_running(self):
+        self.assertEqual(len(self.broker.records("orders")), 2)
+
+unittest.main()
+"""
+
+
+def test_a_case_of_unittest_finds_its_broker_running_whatever_the_last_one_did(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "orders.py"
+    path.write_text(TROUBLE_IN_UNITTEST)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", str(path)], capture_output=True, text=True, check=False
+    )
+    assert "OK (skipped=1)" in ran.stderr, ran.stderr
+    assert "Ran 4 tests" in ran.stderr

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.testing.broker import Broker
     from ottla.testing.clock import BrokerClock
     from ottla.testing.faults import Fault, Faults
-    from ottla.testing.inspection import wait_for
+    from ottla.testing.inspection import wait_for, wait_for_async
     from ottla.testing.request_log import LoggedRequest
     from ottla.testing.served_broker import ServedBroker
     from ottla.testing.unittest_case import BrokerTestCase
@@ -31,6 +31,7 @@ _HOMES = {
     "LoggedRequest": "request_log",
     "ServedBroker": "served_broker",
     "wait_for": "inspection",
+    "wait_for_async": "inspection",
 }
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "LoggedRequest",
     "ServedBroker",
     "wait_for",
+    "wait_for_async",
 ]
 
 
@@ -50,8 +52,7 @@ def __getattr__(name: str) -> object:
 
     if name not in _HOMES:
         raise AttributeError(f"module 'ottla.testing' has no attribute {name!r}")
-    value = getattr(import_module(f"ottla.testing.{_HOMES[name]}"), name)
-    globals()[name] = value
+    globals()[name] = value = getattr(import_module(f"ottla.testing.{_HOMES[name]}"), name)
     return value
 
 

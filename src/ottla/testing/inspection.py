@@ -5,12 +5,13 @@ Everything is read over Kafka's protocol, as any client would: what a test sees 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ottla.durations import Duration, seconds_of
 from ottla.errors import ConfigError
@@ -51,10 +52,44 @@ class Inspection(ABC):
 
         By default as a read_committed consumer sees them: none of aborted or open transactions.
         """
+        found = self._records_if_there(topic, isolation)
+        if found is None:
+            raise ConfigError(f"there is no topic '{topic}'")
+        return found
+
+    def wait_records(
+        self,
+        topic: str,
+        count: int,
+        *,
+        timeout: Duration = 10.0,
+        isolation: Isolation = "read_committed",
+    ) -> list[ConsumerRecord[Any, Any]]:
+        """Waits until a topic has so many records or more, and returns all of them; the topic need not exist before."""
+        if type(count) is not int or count < 1:
+            raise ConfigError(f"count={count!r}: write how many records to wait for, at least 1")
+        found: list[ConsumerRecord[Any, Any]] | None = None
+
+        def is_done() -> bool:
+            nonlocal found
+            found = self._records_if_there(topic, isolation)
+            return found is not None and len(found) >= count
+
+        def so_far() -> str:
+            return "there is no such topic" if found is None else f"it has {len(found)}"
+
+        what = f"{count} record(s) in topic {topic}"
+        wait_for(is_done, timeout=timeout, what=what, found=so_far)
+        return found or []
+
+    def _records_if_there(
+        self, topic: str, isolation: Isolation
+    ) -> list[ConsumerRecord[Any, Any]] | None:
+        """The records of a topic; None if there is no such topic."""
         with self._consumer(isolation) as consumer:
             found = consumer.list_topics().get(topic)
             if found is None:
-                raise ConfigError(f"there is no topic '{topic}'")
+                return None
             partitions = [TopicPartition(topic, each.partition) for each in found]
             starts = consumer.beginning_offsets(partitions)
             return _read(consumer, {each: (starts[each], None) for each in partitions})
@@ -100,6 +135,33 @@ class Inspection(ABC):
             return f"records not committed yet: {behind}" if lag else "it has committed nothing"
 
         wait_for(is_done, timeout=timeout, what=f"group {group} to have no lag", found=found)
+
+    def wait_members(
+        self, group: str, count: int, *, timeout: Duration = 10.0
+    ) -> GroupDescription | None:
+        """Waits until a group has so many members, all of which know their partitions, and describes it.
+
+        With 0 it waits until all members have left; a group that never had any is None then.
+        """
+        if type(count) is not int or count < 0:
+            raise ConfigError(f"count={count!r}: write how many members to wait for")
+        found: GroupDescription | None = None
+
+        def is_done() -> bool:
+            nonlocal found
+            found = self.groups().get(group)
+            if found is None or not found.members:
+                return count == 0
+            return len(found.members) == count and found.state == "Stable"
+
+        def so_far() -> str:
+            if found is None:
+                return "there is no such group"
+            return f"it has {len(found.members)} and is {found.state}"
+
+        what = f"{count} member(s) of group {group}"
+        wait_for(is_done, timeout=timeout, what=what, found=so_far)
+        return found
 
     def assert_exactly_once(
         self,
@@ -194,7 +256,7 @@ def wait_for(
 
     An AssertionError of the predicate means that it does not hold yet, and is shown in the end.
     """
-    deadline = time.monotonic() + seconds_of(timeout)
+    deadline = _Deadline(timeout, what, found)
     while True:
         failure: AssertionError | None = None
         try:
@@ -203,7 +265,63 @@ def wait_for(
                 return result
         except AssertionError as error:
             failure = error
-        if time.monotonic() >= deadline:
-            why = f": {failure}" if failure is not None else "" if found is None else f": {found()}"
-            raise TimeoutError(f"waited {timeout} for {what}{why}") from failure
+        deadline.check(failure)
         time.sleep(POLL_SECONDS)
+
+
+@overload
+async def wait_for_async(
+    predicate: Callable[[], Awaitable[T]], *, timeout: Duration = ..., what: str = ...
+) -> T: ...
+
+
+@overload
+async def wait_for_async(
+    predicate: Callable[[], T], *, timeout: Duration = ..., what: str = ...
+) -> T: ...
+
+
+async def wait_for_async(
+    predicate: Callable[[], Any],
+    *,
+    timeout: Duration = 10.0,
+    what: str = "the predicate to hold",
+) -> Any:
+    """`wait_for` in asyncio: the tasks of the test go on meanwhile, and the predicate may be a coroutine function."""
+    deadline = _Deadline(timeout, what)
+    while True:
+        failure: AssertionError | None = None
+        try:
+            async with asyncio.timeout(max(deadline.seconds_left(), POLL_SECONDS)) as limit:
+                answer = predicate()
+                result = await answer if isinstance(answer, Awaitable) else answer
+            if result:
+                return result
+        except AssertionError as error:
+            failure = error
+        except TimeoutError:
+            if not limit.expired():
+                raise  # of the predicate itself
+        deadline.check(failure)
+        await asyncio.sleep(POLL_SECONDS)
+
+
+class _Deadline:
+    """The end of a wait, and what is said then."""
+
+    def __init__(
+        self, timeout: Duration, what: str, found: Callable[[], object] | None = None
+    ) -> None:
+        self._timeout, self._what, self._found = timeout, what, found
+        self._end = time.monotonic() + seconds_of(timeout)
+
+    def seconds_left(self) -> float:
+        return self._end - time.monotonic()
+
+    def check(self, failure: AssertionError | None) -> None:
+        """Raises TimeoutError if it is over; `failure` is why the predicate did not hold."""
+        if self.seconds_left() > 0:
+            return
+        found = self._found() if failure is None and self._found is not None else failure
+        why = "" if found is None else f": {found}"
+        raise TimeoutError(f"waited {self._timeout} for {self._what}{why}") from failure

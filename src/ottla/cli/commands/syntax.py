@@ -233,7 +233,7 @@ class Group(_HelpfulCommand, click.Group):
     )
 
     def __init__(
-        self, name: str, summary: str, verbs: Iterable[Command] = (), **attributes: Any
+        self, name: str, summary: str, verbs: Iterable[Command | Group] = (), **attributes: Any
     ) -> None:
         super().__init__(
             name,

@@ -1,0 +1,1 @@
+"""Commands about apps: run one; list, show, replay and drop its dead letters."""
