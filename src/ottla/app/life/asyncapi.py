@@ -202,9 +202,7 @@ class _Document:
 
     # Messages and schemas
 
-    def _message(
-        self, wanted: Any, key_type: Any, headers: Mapping[str, Any] | None = None
-    ) -> str:
+    def _message(self, wanted: Any, key_type: Any, headers: Mapping[str, Any] | None = None) -> str:
         schema = value_schema(wanted)
         message: dict[str, Any] = {"name": schema.name, "contentType": schema.content_type}
         if schema.schema is not None:
@@ -308,4 +306,5 @@ def _sasl(mechanism: str) -> dict[str, str]:
     kinds = {"PLAIN": "plain", "SCRAM-SHA-256": "scramSha256", "SCRAM-SHA-512": "scramSha512"}
     if mechanism in kinds:
         return {"type": kinds[mechanism]}
-    return {"type": "gssapi"} if mechanism == "GSSAPI" else {"type": "asymmetricEncryption"}
+    # OAUTHBEARER has no type of its own: it is a token of the bearer.
+    return {"type": "gssapi"} if mechanism == "GSSAPI" else {"type": "http", "scheme": "bearer"}
