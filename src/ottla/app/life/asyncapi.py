@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ottla.app.life.value_schemas import ValueSchema, value_schema
+from ottla.app.life.value_schemas import class_schema, value_schema
 
 ASYNCAPI_VERSION: Final = "3.0.0"
 KAFKA_BINDING_VERSION: Final = "0.5.0"
@@ -203,39 +203,35 @@ class _Document:
     # Messages and schemas
 
     def _message(self, wanted: Any, key_type: Any, headers: Mapping[str, Any] | None = None) -> str:
-        schema = value_schema(wanted)
+        schema = value_schema(wanted, self._add_class)
         message: dict[str, Any] = {"name": schema.name, "contentType": schema.content_type}
         if schema.schema is not None:
-            message["payload"] = self._component(schema)
+            message["payload"] = schema.schema
         if headers:
             message["headers"] = {
                 "type": "object",
                 "properties": {
-                    name: value_schema(kind).schema or {} for name, kind in headers.items()
+                    name: value_schema(kind, self._add_class).schema or {}
+                    for name, kind in headers.items()
                 },
             }
-        if key_type is not None and (key := value_schema(key_type)).schema is not None:
+        key = None if key_type is None else value_schema(key_type, self._add_class).schema
+        if key is not None:
             message["bindings"] = {
                 "kafka": {
-                    "key": self._component(key),
+                    "key": key,
                     "bindingVersion": KAFKA_BINDING_VERSION,
                 }
             }
         return _named(self._messages, schema.name, message)
 
-    def _component(self, schema: ValueSchema) -> dict[str, Any]:
-        """The schema, or a reference to it among the components if it is a class."""
-        assert schema.schema is not None
-        if not schema.is_class:
-            return schema.schema
-        return self._add_class(schema.name, schema.schema)
-
-    def _add_class(self, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Add a class and the classes within it; `$defs` become components of the document."""
+    def _add_class(self, wanted: type) -> dict[str, Any]:
+        """A reference to a class among the components; the classes in its `$defs` become components too."""
+        schema = class_schema(wanted)
         inner = dict(schema.get("$defs", {}))
         own = {key: each for key, each in schema.items() if key not in ("$defs", "$schema", "$id")}
         # Names are decided before references to them are written: classes may refer to each other.
-        places = {"": _free_name(self._schemas, name, _with_parts(own, inner))}
+        places = {"": _free_name(self._schemas, wanted.__name__, _with_parts(own, inner))}
         for each, part in inner.items():
             places[each] = _free_name(self._schemas, each, _with_parts(part, inner))
         for each, part in {"": own, **inner}.items():

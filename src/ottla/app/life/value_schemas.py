@@ -6,11 +6,13 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from ottla.client.model import ConsumerRecord
+from ottla.schemas.derived.json_schema import json_type
+from ottla.schemas.derived.shapes import is_pydantic_model
 
 _JSON: Final = "application/json"
 _PLAIN: Final[dict[Any, dict[str, Any]]] = {
@@ -29,10 +31,13 @@ class ValueSchema:
     name: str
     content_type: str
     schema: dict[str, Any] | None
-    is_class: bool = False
 
 
-def value_schema(wanted: Any) -> ValueSchema:
+OfClass = Callable[[type], dict[str, Any]]
+"""Gives the schema of a dataclass or pydantic model, or a reference to it."""
+
+
+def value_schema(wanted: Any, of_class: OfClass) -> ValueSchema:
     """What is known of a type."""
     wanted = _bare(wanted)
     if wanted is Any or wanted is object:
@@ -44,57 +49,53 @@ def value_schema(wanted: Any) -> ValueSchema:
         return ValueSchema("Text", "text/plain", {"type": "string"})
     if _is_protobuf(wanted):
         return ValueSchema(wanted.__name__, "application/x-protobuf", None)
-    if is_class(wanted):
-        return ValueSchema(wanted.__name__, _JSON, _class_schema(wanted), is_class=True)
-    return ValueSchema(_name_of(wanted), _JSON, _schema_of(wanted))
+    return ValueSchema(_name_of(wanted), _JSON, _schema_of(wanted, of_class))
 
 
-def is_class(wanted: object) -> bool:
-    """Whether it is a dataclass or a pydantic model, which is its own schema."""
-    if not isinstance(wanted, type):
-        return False
-    return dataclasses.is_dataclass(wanted) or hasattr(wanted, "model_json_schema")
-
-
-def _class_schema(wanted: type) -> dict[str, Any]:
-    from ottla.schemas.derived.json_schema import json_type
-
+def class_schema(wanted: type) -> dict[str, Any]:
+    """The schema of a dataclass or pydantic model, with its parts in `$defs`."""
     schema: dict[str, Any] = json.loads(json_type(wanted).text)
     return schema
 
 
-def _schema_of(wanted: Any) -> dict[str, Any]:
-    """The schema of a type that is no class of the user's, or contains some."""
+def _is_class(wanted: object) -> bool:
+    """Whether it is a dataclass or a pydantic model, which is its own schema."""
+    return isinstance(wanted, type) and (
+        dataclasses.is_dataclass(wanted) or is_pydantic_model(wanted)
+    )
+
+
+def _schema_of(wanted: Any, of_class: OfClass) -> dict[str, Any]:
     wanted = _bare(wanted)
-    if is_class(wanted):
-        return _class_schema(wanted)
+    if _is_class(wanted):
+        return of_class(wanted)
     if wanted in _PLAIN:
         return dict(_PLAIN[wanted])
     origin, inner = get_origin(wanted), get_args(wanted)
     if origin is Literal:
         return {"enum": list(inner)}
     if origin in (Union, types.UnionType):
-        return {"oneOf": [_schema_of(each) for each in inner]}
+        return {"oneOf": [_schema_of(each, of_class) for each in inner]}
     if (origin or wanted) in (list, tuple, set, frozenset, Sequence):
         schema: dict[str, Any] = {"type": "array"}
         if inner:
-            schema["items"] = _schema_of(inner[0])
+            schema["items"] = _schema_of(inner[0], of_class)
         return schema
     if (origin or wanted) in (dict, Mapping):
         schema = {"type": "object"}
         if len(inner) == 2 and inner[1] is not Any:
-            schema["additionalProperties"] = _schema_of(inner[1])
+            schema["additionalProperties"] = _schema_of(inner[1], of_class)
         return schema
     if typing.is_typeddict(wanted):
-        return _typed_dict(wanted)
+        return _typed_dict(wanted, of_class)
     return {}
 
 
-def _typed_dict(wanted: Any) -> dict[str, Any]:
+def _typed_dict(wanted: Any, of_class: OfClass) -> dict[str, Any]:
     hints = typing.get_type_hints(wanted)
     return {
         "type": "object",
-        "properties": {name: _schema_of(hint) for name, hint in hints.items()},
+        "properties": {name: _schema_of(hint, of_class) for name, hint in hints.items()},
         "required": sorted(wanted.__required_keys__),
     }
 

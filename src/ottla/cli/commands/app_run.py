@@ -75,6 +75,6 @@ ASYNCAPI: Final = Command(
         Argument("program", _PROGRAM_HELP, metavar="MODULE:NAME"),
         Option("-o --output form", "default: yaml", type=Choice("json", "yaml"), default="yaml"),
     ],
-    description="Prints topics, operations, messages and schemas of an App as an AsyncAPI 3 document, without a broker.",
+    description="Prints the topics, operations and messages of an App as an AsyncAPI 3 document; it asks no broker.",
     epilog=examples("ottla app asyncapi billing:app > asyncapi.yaml"),
 )
