@@ -20,8 +20,9 @@ from tests.waiting import in_time
 from ottla.app.declarations.listener_spec import RawRecord
 from ottla.app.life.app_metrics import AppMetrics
 from ottla.app.life.health_server import HealthServer
-from ottla.app.life.listener_report import ListenerReport, Phase, Stall
+from ottla.app.life.listener_report import ListenerReport, Stall
 from ottla.app.life.monitor import AppMonitor, HealthRules
+from ottla.app.listening.listener_health import ListenerStatus
 from ottla.errors import OttlaError
 from ottla.model import Endpoint, TopicPartition
 
@@ -44,23 +45,21 @@ class Watched:
     def __init__(self) -> None:
         self.clock = Clock()
         self.metrics = AppMetrics(self.clock)
-        self.statuses: list[ListenerReport] = [status_of(Phase.RUNNING)]
+        self.reports: list[ListenerReport] = [report_of(ListenerStatus.RUNNING)]
         # The thread of this monitor does nothing by itself: the test calls `check`.
         rules = HealthRules(check_seconds=3600)
-        self.monitor = AppMonitor(
-            "shop", self.metrics, lambda: self.statuses, rules, now=self.clock
-        )
+        self.monitor = AppMonitor("shop", self.metrics, lambda: self.reports, rules, now=self.clock)
 
-    async def look(self, *statuses: ListenerReport) -> None:
-        if statuses:
-            self.statuses = [*statuses]
+    async def look(self, *reports: ListenerReport) -> None:
+        if reports:
+            self.reports = [*reports]
         self.monitor.check()
         await asyncio.sleep(0)  # the loop answers
         self.monitor.check()
 
 
-def status_of(phase: Phase, *stalls: Stall, **more: Any) -> ListenerReport:
-    return ListenerReport(name="bill", group="billing", phase=phase, stalls=stalls, **more)
+def report_of(status: ListenerStatus, *stalls: Stall, **more: Any) -> ListenerReport:
+    return ListenerReport(name="bill", group="billing", status=status, stalls=stalls, **more)
 
 
 @pytest.fixture
@@ -120,11 +119,11 @@ def test_reasons_of_the_listener_are_told_and_do_not_fail_the_process(
 
     async def scenario() -> None:
         watched.monitor.start()
-        await watched.look(status_of(Phase.RUNNING, retry, no_broker))
+        await watched.look(report_of(ListenerStatus.RUNNING, retry, no_broker))
         is_healthy, report = watched.monitor.health()
         assert is_healthy
         assert report["listeners"]["bill"]["stalls"] == [retry.text, no_broker.text]
-        await watched.look(status_of(Phase.RUNNING))
+        await watched.look(report_of(ListenerStatus.RUNNING))
         watched.monitor.stop()
 
     asyncio.run(scenario())
@@ -133,7 +132,7 @@ def test_reasons_of_the_listener_are_told_and_do_not_fail_the_process(
 
 
 def test_a_listener_that_failed_makes_the_process_unhealthy(watched: Watched) -> None:
-    watched.statuses = [status_of(Phase.FAILED, failure="the topic orders does not exist")]
+    watched.reports = [report_of(ListenerStatus.FAILED, failure="the topic orders does not exist")]
 
     async def scenario() -> None:
         watched.monitor.start()
@@ -153,20 +152,20 @@ def test_readiness_waits_for_the_first_assignment_and_tolerates_rebalances(
             False,
             {"status": "not ready", "app": "shop", "reasons": ["the app has not started"]},
         )
-        watched.statuses = [status_of(Phase.STARTING)]
+        watched.reports = [report_of(ListenerStatus.STARTING)]
         watched.monitor.start()
         assert watched.monitor.readiness()[1]["reasons"] == ["listener bill is starting"]
-        await watched.look(status_of(Phase.REBALANCING))
+        await watched.look(report_of(ListenerStatus.REBALANCING))
         assert not watched.monitor.readiness()[0], "it never had partitions"
         # Without partitions because others have all: that is ready.
-        await watched.look(status_of(Phase.RUNNING, partitions=0))
+        await watched.look(report_of(ListenerStatus.RUNNING, partitions=0))
         assert watched.monitor.readiness()[0]
         watched.clock.now = 59
-        await watched.look(status_of(Phase.REBALANCING))
+        await watched.look(report_of(ListenerStatus.REBALANCING))
         assert watched.monitor.readiness()[0]
         watched.clock.now = 61
         assert "its group rebalances" in watched.monitor.readiness()[1]["reasons"][0]
-        await watched.look(status_of(Phase.PAUSED))
+        await watched.look(report_of(ListenerStatus.PAUSED))
         assert watched.monitor.readiness()[0]
         watched.monitor.draining("the app drains")
         assert watched.monitor.readiness()[1]["reasons"] == ["the app drains"]
@@ -195,7 +194,7 @@ def test_a_blocked_loop_is_seen_over_http_with_handler_and_stack(
     caplog.set_level(logging.INFO)
     metrics, spec = AppMetrics(), spec_of(block_the_loop)
     metrics.listener(spec)
-    monitor = AppMonitor("shop", metrics, lambda: [status_of(Phase.RUNNING)], FAST)
+    monitor = AppMonitor("shop", metrics, lambda: [report_of(ListenerStatus.RUNNING)], FAST)
     server = HealthServer(Endpoint("127.0.0.1", 0), monitor)
     answers: list[tuple[int, bytes]] = []
 
@@ -234,7 +233,7 @@ def test_a_blocked_loop_is_seen_over_http_with_handler_and_stack(
 
 def test_health_readiness_and_metrics_over_http() -> None:
     metrics = AppMetrics()
-    status = status_of(Phase.STARTING, lag={TopicPartition("orders", 0): 12}, rebalances=2)
+    status = report_of(ListenerStatus.STARTING, lag={TopicPartition("orders", 0): 12}, rebalances=2)
     monitor = AppMonitor("shop", metrics, lambda: [status])
     metrics.finished(spec_of(), "done", 4)
     server = HealthServer(Endpoint("127.0.0.1", 0), monitor)

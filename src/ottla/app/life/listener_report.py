@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from ottla.app.listening.listener_health import ListenerStatus
 from ottla.model import TopicPartition
-
-
-class Phase(StrEnum):
-    """Where a listener is in its life."""
-
-    STARTING = "starting"
-    """It has not been assigned partitions yet; other members of the group may have all of them later."""
-    RUNNING = "running"
-    REBALANCING = "rebalancing"
-    PAUSED = "paused"
-    """The program has paused it."""
-    DRAINING = "draining"
-    STOPPED = "stopped"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -39,10 +25,11 @@ class ListenerReport:
 
     name: str
     group: str
-    phase: Phase
+    status: ListenerStatus
     partitions: int = 0
     rebalances: int = 0
     lag: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The records behind the listener in each of its partitions, where it is known."""
     stalls: tuple[Stall, ...] = ()
     failure: str | None = None
+    seconds_without_broker: float = 0.0

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from ottla.app.life.app_metrics import AppMetrics, HandlerRun, ListenerCounts
 from ottla.app.life.blocked_loop import BlockedLoop, LoopProbe
-from ottla.app.life.listener_report import ListenerReport, Phase, Stall
+from ottla.app.life.listener_report import ListenerReport, Stall
+from ottla.app.listening.listener_health import ListenerStatus
 from ottla.events import EventLog
 from ottla.exposition import Metric, Page
 from ottla.version import VERSION
@@ -32,6 +33,8 @@ BLOCKED = Metric(
 INFO = Metric("ottla_app_info", "gauge", "The app and the version of Ottla, as labels; always 1.")
 
 _LOOP_KEY: Final = "loop"
+# A listener that is stalled takes part in its group all the same.
+WORKING: Final = (ListenerStatus.RUNNING, ListenerStatus.PAUSED, ListenerStatus.STALLED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +72,7 @@ class AppMonitor:
         self._rules = HealthRules() if rules is None else rules
         self._now = now
         self._probe: LoopProbe | None = None
-        self._statuses: Sequence[ListenerReport] = ()
+        self._reports: Sequence[ListenerReport] = ()
         self._ready_at: dict[str, float] = {}
         self._blocked: BlockedLoop | None = None
         self._told: dict[str, tuple[float, str]] = {}
@@ -107,34 +110,34 @@ class AppMonitor:
         stalls = self._stalls()
         reasons = [stall.text for stall in stalls if stall.is_fatal]
         reasons += [
-            f"listener {status.name} has failed: {status.failure}"
-            for status in self._statuses
-            if status.phase is Phase.FAILED
+            f"listener {report.name} has failed: {report.failure}"
+            for report in self._reports
+            if report.status is ListenerStatus.FAILED
         ]
         blocked = self._blocked
-        report = {
+        answer: dict[str, Any] = {
             "status": "failing" if reasons else "ok",
             "app": self._app_name,
             "reasons": reasons,
             "stalls": [stall.text for stall in stalls],
-            "listeners": {status.name: self._details(status) for status in self._statuses},
+            "listeners": {report.name: self._details(report) for report in self._reports},
         }
         if blocked is not None:
-            report["blocked_stack"] = list(blocked.stack)
-        return not reasons, report
+            answer["blocked_stack"] = list(blocked.stack)
+        return not reasons, answer
 
     def readiness(self) -> Answer:
         """Whether all listeners take part in their groups, and if not, which do not and why."""
         reasons = [] if self._stopping is None else [self._stopping]
-        if not self._statuses and self._thread is None:
+        if not self._reports and self._thread is None:
             reasons.append("the app has not started")
-        reasons += [reason for each in self._statuses if (reason := self._not_ready(each))]
-        report = {
+        reasons += [reason for each in self._reports if (reason := self._not_ready(each))]
+        answer = {
             "status": "not ready" if reasons else "ready",
             "app": self._app_name,
             "reasons": reasons,
         }
-        return not reasons, report
+        return not reasons, answer
 
     def page(self) -> Page:
         """The metrics."""
@@ -143,23 +146,23 @@ class AppMonitor:
         blocked = self._blocked
         page.add(BLOCKED, 0.0 if blocked is None else self._now() - blocked.since)
         self.metrics.add_to(page)
-        for status in self._statuses:
-            labels = {"listener": status.name, "group": status.group}
-            page.add(ASSIGNED, status.partitions, **labels)
-            page.add(REBALANCES, status.rebalances, **labels)
-            page.add(STALLED, len(status.stalls), **labels)
-            for (topic, partition), lag in sorted(status.lag.items()):
+        for report in self._reports:
+            labels = {"listener": report.name, "group": report.group}
+            page.add(ASSIGNED, report.partitions, **labels)
+            page.add(REBALANCES, report.rebalances, **labels)
+            page.add(STALLED, len(report.stalls), **labels)
+            for (topic, partition), lag in sorted(report.lag.items()):
                 page.add(LAG, lag, **labels, topic=topic, partition=str(partition))
         return page
 
     # On the loop
 
     def _refresh(self) -> None:
-        self._statuses = statuses = list(self._gather())
+        self._reports = reports = list(self._gather())
         now = self._now()
-        for status in statuses:
-            if status.phase in (Phase.RUNNING, Phase.PAUSED):
-                self._ready_at[status.name] = now
+        for report in reports:
+            if report.status in WORKING:
+                self._ready_at[report.name] = now
 
     # On the monitor's thread
 
@@ -195,8 +198,8 @@ class AppMonitor:
             run = counts.oldest_run()
             if run is not None and self._now() - run.began >= self._patience_for(counts):
                 found.append(self._handler_stall(counts, run))
-        for status in self._statuses:
-            found += status.stalls
+        for report in self._reports:
+            found += report.stalls
         return found
 
     def _patience_for(self, counts: ListenerCounts) -> float:
@@ -234,30 +237,32 @@ class AppMonitor:
             is_fatal=seconds >= self._rules.unhealthy_blocked_seconds,
         )
 
-    def _not_ready(self, status: ListenerReport) -> str | None:
-        if status.phase in (Phase.RUNNING, Phase.PAUSED):
+    def _not_ready(self, report: ListenerReport) -> str | None:
+        if report.seconds_without_broker >= self._rules.rebalance_seconds:
+            return f"listener {report.name} reaches no broker for {report.seconds_without_broker:.0f} s"
+        if report.status in WORKING:
             return None
-        if status.phase is Phase.FAILED:
-            return f"listener {status.name} has failed: {status.failure}"
-        ready_at = self._ready_at.get(status.name)
-        if status.phase is Phase.REBALANCING and ready_at is not None:
+        if report.status is ListenerStatus.FAILED:
+            return f"listener {report.name} has failed: {report.failure}"
+        ready_at = self._ready_at.get(report.name)
+        if report.status is ListenerStatus.REBALANCING and ready_at is not None:
             seconds = self._now() - ready_at
             if seconds < self._rules.rebalance_seconds:
                 return None
-            return f"listener {status.name} has been without partitions for {seconds:.0f} s, its group rebalances"
-        because = f": {status.stalls[0].text}" if status.stalls else ""
-        return f"listener {status.name} is {status.phase}{because}"
+            return f"listener {report.name} has been without partitions for {seconds:.0f} s, its group rebalances"
+        because = f": {report.stalls[0].text}" if report.stalls else ""
+        return f"listener {report.name} is {report.status}{because}"
 
-    def _details(self, status: ListenerReport) -> dict[str, Any]:
+    def _details(self, report: ListenerReport) -> dict[str, Any]:
         counts = next(
-            (each for each in self.metrics.listeners() if each.spec.name == status.name), None
+            (each for each in self.metrics.listeners() if each.spec.name == report.name), None
         )
         details: dict[str, Any] = {
-            "phase": status.phase.value,
-            "group": status.group,
-            "partitions": status.partitions,
-            "lag": sum(status.lag.values()) if status.lag else None,
-            "stalls": [stall.text for stall in status.stalls],
+            "status": report.status.value,
+            "group": report.group,
+            "partitions": report.partitions,
+            "lag": sum(report.lag.values()) if report.lag else None,
+            "stalls": [stall.text for stall in report.stalls],
         }
         if counts is not None:
             details["handlers_in_flight"] = len(counts.running)

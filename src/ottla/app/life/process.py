@@ -42,6 +42,10 @@ class RunnableApp(Protocol):
     def metrics(self) -> AppMetrics:
         """What the app counts."""
 
+    @property
+    def monitor(self) -> AppMonitor:
+        """What watches the app."""
+
     async def start(self) -> None:
         """Start all listeners; raises if one cannot start."""
 
@@ -78,7 +82,7 @@ class AppProcess:
         self._ended = False
         # Signal handlers may do little; to put into this queue is allowed at any moment.
         self._signals = queue.SimpleQueue[signal.Signals]()
-        self._monitor = AppMonitor(app.name, app.metrics, app.reports, settings.rules)
+        self._monitor = app.monitor
         self._server = (
             None if settings.health is None else HealthServer(settings.health, self._monitor)
         )

@@ -6,6 +6,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
+from ottla.app.life.app_life import AppLife
 from ottla.app.life.health_server import HealthServer
 from ottla.app.life.monitor import HealthRules
 from ottla.app.life.process import AppProcess, ProcessSettings
@@ -43,7 +44,7 @@ def run(arguments: Arguments) -> int:
     if link is not None:
         link.start()
     app = _load(arguments.program, link)
-    return AppProcess(app.process_face(), settings, link).run()
+    return AppProcess(AppLife(app, settings.rules), settings, link).run()
 
 
 def load_app(program: str) -> App:
