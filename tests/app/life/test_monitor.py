@@ -194,7 +194,13 @@ def test_a_blocked_loop_is_seen_over_http_with_handler_and_stack(
     caplog.set_level(logging.INFO)
     metrics, spec = AppMetrics(), spec_of(block_the_loop)
     metrics.listener(spec)
-    monitor = AppMonitor("shop", metrics, lambda: [report_of(ListenerStatus.RUNNING)], FAST)
+    monitor = AppMonitor(
+        "shop",
+        metrics,
+        lambda: [report_of(ListenerStatus.RUNNING)],
+        FAST,
+        functions=lambda: {"bill": block_the_loop},
+    )
     server = HealthServer(Endpoint("127.0.0.1", 0), monitor)
     answers: list[tuple[int, bytes]] = []
 

@@ -25,7 +25,13 @@ class AppLife:
         self.metrics = AppMetrics()
         self._app = app
         self._reports = ListenerReports(rules.stall_seconds)
-        self.monitor = AppMonitor(app.name, self.metrics, self.reports, rules)
+        self.monitor = AppMonitor(
+            app.name,
+            self.metrics,
+            self.reports,
+            rules,
+            functions=lambda: {name: each.function for name, each in app.listeners.items()},
+        )
         own: list[Instruments] = [self.metrics]
         if not isinstance(app.instruments, NoInstruments):
             own.insert(0, app.instruments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -87,7 +88,9 @@ class HandlerRun:
         counts.seconds.observe(counts.now() - self.began)
         if self.attempt > 1:
             counts.retries += 1
-        if kind is not None:
+        if kind is not None and issubclass(kind, CancelledError):
+            counts.cancelled += 1
+        elif kind is not None:
             counts.count_failure(kind)
 
 
@@ -101,6 +104,8 @@ class ListenerCounts:
         self.outcomes = Counter[str]()
         self.failures = Counter[str]()
         self.retries = 0
+        self.cancelled = 0
+        """Runs that were given up, as at the time limit of a drain."""
         self.seconds = Histogram(HANDLER_SECONDS)
         self.commits = Histogram()
         self.committed = 0

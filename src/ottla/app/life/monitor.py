@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,12 +64,14 @@ class AppMonitor:
         listeners: Callable[[], Sequence[ListenerReport]],
         rules: HealthRules | None = None,
         *,
+        functions: Callable[[], Mapping[str, Callable[..., Any]]] = dict,
         now: Callable[[], float] = monotonic,
     ) -> None:
-        """`listeners` is called on the app's loop."""
+        """`listeners` is called on the app's loop; `functions` are the handlers by the names of their listeners."""
         self.metrics = metrics
         self._app_name = app_name
         self._gather = listeners
+        self._functions = functions
         self._rules = HealthRules() if rules is None else rules
         self._now = now
         self._probe: LoopProbe | None = None
@@ -226,9 +229,9 @@ class AppMonitor:
     def _blocked_stall(self, blocked: BlockedLoop) -> Stall:
         seconds = self._now() - blocked.since
         names = [
-            counts.spec.name
-            for counts in self.metrics.listeners()
-            if code_of(counts.spec.handler) in blocked.codes
+            name
+            for name, function in self._functions().items()
+            if getattr(inspect.unwrap(function), "__code__", None) in blocked.codes
         ]
         where = f"in the handler of listener {names[0]}, " if names else ""
         return Stall(
@@ -268,11 +271,3 @@ class AppMonitor:
             details["handlers_in_flight"] = len(counts.running)
             details["seconds_since_progress"] = round(counts.seconds_since_progress(), 3)
         return details
-
-
-def code_of(handler: object) -> object:
-    """The code of the user's function behind a handler; None if it is no Python function."""
-    function = getattr(handler, "function", handler)
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    return getattr(function, "__code__", None)

@@ -180,7 +180,7 @@ class AppProcess:
                 handlers=in_hand,
                 seconds=limit,
             )
-        began = time.monotonic()
+        began, given_up = time.monotonic(), self._given_up()
         try:
             await self._app.stop(limit)
         except Exception as error:
@@ -189,15 +189,14 @@ class AppProcess:
             )
             _log_traceback(error)
             return False
-        left, seconds = self._in_hand(), time.monotonic() - began
+        left, seconds = self._in_hand() + self._given_up() - given_up, time.monotonic() - began
         if left:
             logger.warning(
                 "drain_cut_short",
                 "stopped after %(seconds).1f s with %(handlers)d handler(s) unfinished, whose records will be handled "
-                "again: %(which)s",
+                "again",
                 seconds=seconds,
                 handlers=left,
-                which=self._unfinished(),
             )
             return False
         logger.info("app_stopped", "stopped cleanly in %(seconds).3f s", seconds=seconds)
@@ -205,6 +204,9 @@ class AppProcess:
 
     def _in_hand(self) -> int:
         return sum(len(counts.running) for counts in self._app.metrics.listeners())
+
+    def _given_up(self) -> int:
+        return sum(counts.cancelled for counts in self._app.metrics.listeners())
 
     def _unfinished(self) -> str:
         """The oldest unfinished run of each listener."""
