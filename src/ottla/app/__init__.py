@@ -1,52 +1,13 @@
 """Kafka in an application: listeners, templates, retries and dead letters, over the client's public API.
 
-    from ottla.app import App, Key
-
-    app = App("billing", bootstrap_servers="127.0.0.1:9092")
-
-    @app.listener("orders")
-    async def bill(order: dict, key: Key[str]) -> None: ...
-
 Belongs here: what `from ottla.app import …` offers, and one folder for each part of it. `declarations/` turns what
 users write into data, `delivery/` decides without IO, `listening/` runs consumers and commits, `letters/` has retry
 topics and dead letters. Anything that knows the broker does not belong here: an app works with every Kafka cluster.
 
-Names are imported on first use.
+Names are imported on first use; __init__.pyi has them for type checkers.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ottla.app.application import App
-    from ottla.app.declarations.annotations import (
-        Arrow,
-        Depends,
-        Header,
-        Headers,
-        Key,
-        Offset,
-        Partition,
-        Record,
-        Timestamp,
-        To,
-        Topic,
-        Value,
-    )
-    from ottla.app.declarations.compiled_handler import Acknowledgement
-    from ottla.app.declarations.listener import Listener
-    from ottla.app.declarations.retries import Retry, every
-    from ottla.app.declared_topics import DeclaredTopic
-    from ottla.app.errors import (
-        BatchItemError,
-        HandlerTimeoutError,
-        ResultError,
-        StartError,
-        UnreadableRecordError,
-    )
-    from ottla.app.letters.letter import DeadLetter
-    from ottla.app.template import CollectedRecord
 
 _HOMES = {
     "application": "App",
@@ -63,33 +24,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-__all__ = [
-    "Acknowledgement",
-    "App",
-    "Arrow",
-    "BatchItemError",
-    "CollectedRecord",
-    "DeadLetter",
-    "DeclaredTopic",
-    "Depends",
-    "HandlerTimeoutError",
-    "Header",
-    "Headers",
-    "Key",
-    "Listener",
-    "Offset",
-    "Partition",
-    "Record",
-    "ResultError",
-    "Retry",
-    "StartError",
-    "Timestamp",
-    "To",
-    "Topic",
-    "UnreadableRecordError",
-    "Value",
-    "every",
-]
+__all__ = sorted(_HOME_OF)
 
 
 def __getattr__(name: str) -> object:

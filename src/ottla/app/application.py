@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeV
 
 from ottla.app.declarations.annotations import Arrow
 from ottla.app.declarations.app_options import AppOptions, read_app_options
+from ottla.app.declarations.argument_checks import is_count, is_text
 from ottla.app.declarations.handler_results import CORRELATION_ID, REPLY_TOPIC
 from ottla.app.declarations.handler_threads import HandlerThreads
 from ottla.app.declarations.listener import (
@@ -58,9 +59,9 @@ from ottla.event_loop import new_event_loop
 
 if TYPE_CHECKING:
     from ottla.app.blocking import BlockingApp
+    from ottla.config.option_types import AppOptions as AppKeywords
     from ottla.testing.app_under_test import AppUnderTest
     from ottla.testing.broker import Broker
-    from ottla.config.option_types import AppOptions as AppKeywords
 
 log = logging.getLogger("ottla.app")
 
@@ -123,7 +124,7 @@ class App:
         start_timeout: Duration = START_SECONDS,
         **options: Unpack[AppKeywords],
     ) -> None:
-        if not isinstance(name, str) or not name.strip():
+        if not is_text(name):
             raise ConfigError(f'{name!r} is no name of an app: write App("billing", …)')
         if config is not None and not isinstance(config, Mapping):
             raise ConfigError(f"{config!r} is no dict of options: give a dict, or keywords")
@@ -314,15 +315,13 @@ class App:
         config: Mapping[str, object] | None = None,
     ) -> DeclaredTopic:
         """Declare a topic: it is created at the start if it is missing; differences are logged."""
-        if not isinstance(name, str) or not name:
+        if not is_text(name):
             raise ConfigError(f"{name!r} is no name of a topic")
         for argument, count in (
             ("partitions", partitions),
             ("replication_factor", replication_factor),
         ):
-            if count is not None and (
-                isinstance(count, bool) or not isinstance(count, int) or count < 1
-            ):
+            if count is not None and not is_count(count):
                 raise ConfigError(f"topic {name}: {argument}={count!r}: write a number from 1 on")
         texts = {
             option: str(value).lower() if isinstance(value, bool) else str(value)
@@ -460,21 +459,13 @@ class App:
             except SchemaNeededError as needed:
                 await needed.load()
 
-    @overload
-    def transaction(self) -> AbstractAsyncContextManager[None]: ...
-    @overload
-    def transaction(self, session: Any) -> AbstractAsyncContextManager[Any]: ...
-    def transaction(self, session: Any = None) -> AbstractAsyncContextManager[Any]:
-        """Everything sent inside is one Kafka transaction; with a database session, part of that one.
+    def transaction(self) -> AbstractAsyncContextManager[None]:
+        """Everything sent inside is one Kafka transaction.
 
         async with app.transaction():
             await app.send("orders", order)
             await app.send("stock", change)
         """
-        if session is not None:
-            from ottla.app.outbox import transaction_with
-
-            return transaction_with(self, session)
         return self._template.transaction()
 
     @property
@@ -617,7 +608,8 @@ class App:
             raise
         except Exception as error:
             return error
-        return await asyncio.get_running_loop().create_future()
+        never: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        return await never
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -57,7 +57,7 @@ class BlockingApp:
         }
         unit = CURRENT_UNIT.get()
         if unit is None:
-            return template.block_on(self._app.send(topic, value, **fields))  # type: ignore[arg-type]
+            return template.block_on(self._app.send(topic, value, **fields))
         try:
             record = template.encode_now(str(topic), value, **fields)
         except SchemaNeededError:

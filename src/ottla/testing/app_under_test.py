@@ -170,7 +170,7 @@ class AppUnderTest:
 
     def _reasons(self) -> str:
         reasons = [
-            f"{health.name}: {health.reason}"
+            f"{health.listener}: {health.reason}"
             for health in self.app.runtime.health()
             if health.reason is not None
         ]

@@ -1,4 +1,4 @@
-"""What users write in signatures: `Key[str]`, `Annotated[str, Header("trace")]`, `Topic`, `Annotated[Invoice, To("invoices")]`.
+"""What users write in signatures: `Key[str]`, `Topic`, `Annotated[str, Header("trace")]`, `To("invoices")`.
 
 Type checkers see the plain type: `Key[str]` is a `str`. The short forms `Header["trace", str]` and
 `To["invoices", Invoice]` mean the same at run time; type checkers take the text in them for the name of a class.
@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from ottla.client.model import ConsumerRecord, HeadersToSend
+from ottla.app.declarations.argument_checks import is_text
+from ottla.client.model import ConsumerRecord as Record  # noqa: F401 - one of the annotations
 from ottla.client.model import Headers as RecordHeaders
+from ottla.client.model import HeadersToSend
 from ottla.errors import ConfigError
 
 T = TypeVar("T")
@@ -30,9 +32,6 @@ class RecordPart(Enum):
     OFFSET = "offset"
     TIMESTAMP = "timestamp"
 
-
-Record = ConsumerRecord
-"""A record as it was read; `Record[str, Order]` has its key and value converted."""
 
 Key: TypeAlias = Annotated[T, RecordPart.KEY]
 """The key of the record, converted: `key: Key[str]`."""
@@ -57,7 +56,7 @@ class Header:
     name: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
+        if not is_text(self.name):
             raise ConfigError(f'{self.name!r} is no name of a header: write Header("trace")')
 
     def __class_getitem__(cls, parts: Any) -> Any:
@@ -99,7 +98,7 @@ class To:
         headers: HeadersToSend = None,
         timestamp_ms: int | None = None,
     ) -> None:
-        if not isinstance(topic, str) or not topic:
+        if not is_text(topic):
             raise ConfigError(f'{topic!r} is no name of a topic: write To("invoices", value)')
         self.__dict__.update(
             topic=topic,

@@ -22,8 +22,10 @@ SIDES: Final[Mapping[str, type[ClientConfig]]] = {
     "producer": ProducerConfig,
     "admin": AdminConfig,
 }
-_NO_SERVERS_YET: Final = "127.0.0.1:9092"
-_DEFAULT_COMMIT_MS: Final = 5000
+# What options need beside them to be checked before the app starts: listeners name their groups.
+_STAND_INS: Final[Mapping[str, Mapping[str, object]]] = {
+    side: {"bootstrap.servers": "127.0.0.1:9092"} for side in SIDES
+} | {"consumer": {"bootstrap.servers": "127.0.0.1:9092", "group.id": "group"}}
 
 
 @dataclass(frozen=True)
@@ -143,12 +145,12 @@ def read_app_options(
 def _check(sides: Mapping[str, Mapping[str, object]]) -> None:
     """Let each client's own rules check its options, before anything connects."""
     for side, config_class in SIDES.items():
-        config_class.read({"bootstrap.servers": _NO_SERVERS_YET, **sides[side]})
+        config_class.read({**_STAND_INS[side], **sides[side]})
 
 
 def _ack_of(consumer: dict[str, object]) -> Ack | None:
     """`enable.auto.commit=true` means: finished records, every interval. Listeners commit by themselves."""
-    config = ConsumerConfig.read({"bootstrap.servers": _NO_SERVERS_YET, **consumer})
+    config = ConsumerConfig.read({**_STAND_INS["consumer"], **consumer})
     is_given = "enable.auto.commit" in consumer
     interval_is_given = "auto.commit.interval.ms" in consumer
     consumer.pop("enable.auto.commit", None)
@@ -162,7 +164,7 @@ def _deserializers(consumer: dict[str, object]) -> tuple[Deserializer | None, De
     """The deserializers that were given; the consumers themselves read bytes."""
     if not {"key.deserializer", "value.deserializer"} & consumer.keys():
         return None, None
-    config = ConsumerConfig.read({"bootstrap.servers": _NO_SERVERS_YET, **consumer})
+    config = ConsumerConfig.read({**_STAND_INS["consumer"], **consumer})
     key, value = deserializers_of(config)
     has_key = consumer.pop("key.deserializer", None) is not None
     has_value = consumer.pop("value.deserializer", None) is not None
@@ -172,7 +174,7 @@ def _deserializers(consumer: dict[str, object]) -> tuple[Deserializer | None, De
 def _serializers(producer: dict[str, object]) -> tuple[Serializer | None, Serializer | None]:
     if not {"key.serializer", "value.serializer"} & producer.keys():
         return None, None
-    config = ProducerConfig.read({"bootstrap.servers": _NO_SERVERS_YET, **producer})
+    config = ProducerConfig.read({**_STAND_INS["producer"], **producer})
     key, value = serializers_of(config)
     has_key = producer.pop("key.serializer", None) is not None
     has_value = producer.pop("value.serializer", None) is not None

@@ -1,7 +1,7 @@
 """What a handler's parameters ask for, found out once when it is declared.
 
 A parameter is, in this order: a dependency (`Depends`); a part of the record by its annotation (`Key[str]`, `Topic`,
-`Record`); the acknowledgement; a part of the record by its name (`key`, `offset` …); otherwise the first one is the value.
+`Record`); the acknowledgement; a part of the record by its name (`key`, `offset` …); otherwise the first is the value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Annotated, Any, Final, get_args, get_origin
 
-from ottla.app.declarations.annotations import Depends, Header, Record, RecordPart
+from ottla.app.declarations.annotations import Depends, Header, RecordPart
 from ottla.app.declarations.json_conversion import type_name
 from ottla.app.declarations.listener_spec import RawRecord
 from ottla.app.declarations.record_decoding import Decoding, Read
@@ -208,7 +208,7 @@ class SignatureReader:
         marked = _marker(hint, RecordPart)
         if marked is not None:
             return marked, _bare(hint)
-        if hint is Record or get_origin(hint) is ConsumerRecord:
+        if hint is ConsumerRecord or get_origin(hint) is ConsumerRecord:
             return RecordPart.RECORD, hint
         return names.get(name), hint
 
@@ -311,11 +311,12 @@ def _annotated_part(function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.isroutine(wrapped):
         return wrapped
     if isinstance(wrapped, type):
-        return wrapped.__init__
+        made: Callable[..., Any] = wrapped.__dict__.get("__init__", wrapped)
+        return made
     if callable(getattr(wrapped, "func", None)):  # functools.partial
-        inner: Callable[..., Any] = wrapped.func  # type: ignore[attr-defined]
+        inner: Callable[..., Any] = wrapped.func
         return inner
-    return type(wrapped).__call__  # type: ignore[operator]
+    return type(wrapped).__call__
 
 
 def _marker(hint: Any, kind: Any) -> Any:
@@ -383,7 +384,11 @@ def _plain_reader(part: RecordPart, kind: type) -> Callable[[Decoding, Any], Rea
 
 
 def _whole_record_reader(decoding: Decoding, wanted: Any) -> Read:
-    if wanted is not Any and wanted is not Record and get_origin(wanted) is not ConsumerRecord:
+    if (
+        wanted is not Any
+        and wanted is not ConsumerRecord
+        and get_origin(wanted) is not ConsumerRecord
+    ):
         raise ConfigError(f"is {type_name(wanted)}: the record is a Record")
     return _record_reader(decoding, wanted)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context, copy_context
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
@@ -93,7 +94,5 @@ def _answer(call: _Call, result: Any, error: BaseException | None) -> None:
         else:
             call.answer.set_result(result)
 
-    try:
+    with suppress(RuntimeError):  # the loop has been closed: no caller waits any more
         call.loop.call_soon_threadsafe(set_answer)
-    except RuntimeError:
-        pass  # the loop has been closed: no caller waits any more

@@ -220,14 +220,17 @@ class Converters:
         return convert
 
     def _typed_dict(self, wanted: Any) -> Converter:
+        marked = self.hints(wanted)
         hints = {
             name: get_args(hint)[0]
             if get_origin(hint) in (typing.Required, typing.NotRequired)
             else hint
-            for name, hint in self.hints(wanted).items()
+            for name, hint in marked.items()
         }
         converters = [(name, self.of(hint)) for name, hint in hints.items()]
-        needed = set(wanted.__required_keys__)
+        # With `from __future__ import annotations`, __required_keys__ has those of NotRequired too.
+        optional = {name for name, hint in marked.items() if get_origin(hint) is typing.NotRequired}
+        needed = set(wanted.__required_keys__) - optional
 
         def convert(value: Any) -> Any:
             if type(value) is not dict:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -15,11 +16,13 @@ from typing import (
     Generic,
     Literal,
     ParamSpec,
+    Protocol,
     TypeAlias,
     TypeVar,
 )
 
 from ottla.app.declarations.annotations import Arrow
+from ottla.app.declarations.argument_checks import is_count, is_text
 from ottla.app.declarations.compiled_handler import (
     Acknowledgement,
     CompiledHandler,
@@ -124,6 +127,8 @@ class ListenerArguments:
 class Listener(Generic[P, R]):
     """A declared function: called, it is the plain function; `pause` and `resume` are about its running listener."""
 
+    __name__: str
+
     def __init__(
         self,
         function: Callable[P, R],
@@ -203,20 +208,21 @@ class Listener(Generic[P, R]):
 
 P2 = ParamSpec("P2")
 R2 = TypeVar("R2")
+W = TypeVar("W", bound=StrEnum)
 
 
-class RunningListener:
+class RunningListener(Protocol):
     """What a listener needs of its run; the engine's class has these and more."""
 
-    is_paused: bool
+    @property
+    def is_paused(self) -> bool:
+        """Whether `pause` was called last."""
 
     def pause(self) -> None:
         """Start no more handlers."""
-        raise NotImplementedError
 
     def resume(self) -> None:
         """Go on."""
-        raise NotImplementedError
 
 
 def _caller_names() -> dict[str, Any]:
@@ -264,7 +270,7 @@ def _declare(
     acknowledgement = Acknowledgement if ack.mode is AckMode.MANUAL else None
     reader = SignatureReader(name, decoding, acknowledgement=acknowledgement)
     signature = _read_signature(reader, function, batch)
-    retry = arguments.retry.plan() if arguments.retry is not None else options.retry
+    retry = options.retry if arguments.retry is None else _retry_plan(arguments.retry)
     delivery = _word(Delivery, "delivery", arguments.delivery, Delivery.AT_LEAST_ONCE)
     order = _word(Order, "order", arguments.order, Order.PARTITION)
     _check(arguments, batch, ack, delivery, order)
@@ -354,25 +360,26 @@ def _check(
         )
     if batch is False and (arguments.max_batch is not None or arguments.batch_wait is not None):
         raise ConfigError("max_batch and batch_wait are about batches: add batch=True")
-    if arguments.retry is not None and not isinstance(arguments.retry, Retry):
-        raise ConfigError(f'retry={arguments.retry!r}: write retry=Retry("1s", "10s")')
     if batch is not False and order is Order.KEY:
         raise ConfigError(
             'order="key" is about single records: a batch listener has order="partition"'
         )
 
 
-def _word(words: type[W], argument: str, value: object, default: W) -> W:
+def _retry_plan(retry: object) -> RetryPlan:
+    if not isinstance(retry, Retry):
+        raise ConfigError(f'retry={retry!r}: write retry=Retry("1s", "10s")')
+    return retry.plan()
+
+
+def _word(words: type[W], argument: str, value: str | None, default: W) -> W:
     if value is None:
         return default
     try:
         return words(value)
     except ValueError:
-        choices = ", ".join(repr(each.value) for each in words)  # type: ignore[attr-defined]
+        choices = ", ".join(repr(each.value) for each in words)
         raise ConfigError(f"{argument}={value!r}: write one of {choices}") from None
-
-
-W = TypeVar("W")
 
 
 def _flag(argument: str, value: object) -> bool:
@@ -382,9 +389,9 @@ def _flag(argument: str, value: object) -> bool:
 
 
 def _count(argument: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if not is_count(value):
         raise ConfigError(f"{argument}={value!r}: write a number from 1 on")
-    return value
+    return int(str(value))
 
 
 def _workers(given: int | None, options: AppOptions) -> int:
@@ -396,9 +403,7 @@ def _topics(topics: tuple[str | re.Pattern[str], ...]) -> tuple[str, ...] | re.P
         raise ConfigError('a listener needs a topic: @app.listener("orders")')
     patterns = []
     for topic in topics:
-        if not isinstance(topic, str | re.Pattern) or (
-            isinstance(topic, str) and not topic.strip()
-        ):
+        if not is_text(topic) and not isinstance(topic, re.Pattern):
             raise ConfigError(f"{topic!r} is no name of a topic")
         try:
             pattern = pattern_of(topic)
@@ -418,7 +423,7 @@ def _error_rules(
 ) -> tuple[ErrorRule, ...]:
     rules = []
     for error, action in errors.items():
-        if not isinstance(error, type) or not issubclass(error, BaseException):
+        if not _is_exception_class(error):
             raise ConfigError(f"errors: {error!r} is no class of exceptions")
         rules.append(
             ErrorRule(
@@ -432,13 +437,17 @@ def _error_rules(
     return tuple(rules)
 
 
+def _is_exception_class(thing: object) -> bool:
+    return isinstance(thing, type) and issubclass(thing, BaseException)
+
+
 def _filter(
     name: str, function: Callable[..., bool] | None, decoding: Decoding, value_type: Any
 ) -> Callable[[RawRecord], bool] | None:
     """A filter takes what handlers take; a record that it cannot read is left to the handler."""
     if function is None:
         return None
-    if not callable(function) or is_async(function):
+    if is_async(function):
         raise ConfigError(f"filter={function!r}: give a plain function, not an async one")
     reader = SignatureReader(f"{name}: the filter", decoding, value_type=value_type)
     signature = reader.read(function)

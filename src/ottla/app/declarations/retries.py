@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.app.declarations.argument_checks import is_count
 from ottla.app.declarations.listener_spec import Ack, AckMode, RetryPlan
 from ottla.durations import Duration, seconds_of
 from ottla.errors import ConfigError
@@ -35,7 +36,7 @@ class Retry:
         keep_order: bool = False,
     ) -> Retry:
         """So many retries, each after a longer delay."""
-        if not isinstance(times, int) or times < 1:
+        if not is_count(times):
             raise ConfigError(
                 f"Retry.exponential({times!r}): give the number of retries, from 1 on"
             )
@@ -52,9 +53,7 @@ def every(records: int | None = None, interval: Duration | None = None) -> Ack:
     """Commit after so many records or after an interval, whichever comes first: `ack=every(100, "5s")`."""
     if records is None and interval is None:
         raise ConfigError('every() needs a number of records or an interval: every(100, "5s")')
-    if records is not None and (
-        isinstance(records, bool) or not isinstance(records, int) or records < 1
-    ):
+    if records is not None and not is_count(records):
         raise ConfigError(f"every({records!r}): the number of records is 1 or more")
     seconds = None if interval is None else seconds_of(interval)
     return Ack(AckMode.EVERY, records=records, seconds=seconds)

@@ -1,4 +1,4 @@
-"""Properties of applications: Kafka's own names, or Spring Boot's `spring.kafka.*` keys, from .properties and YAML files."""
+"""Properties of applications: Kafka's own names, or Spring Boot's `spring.kafka.*` keys; .properties or YAML."""
 
 from __future__ import annotations
 
