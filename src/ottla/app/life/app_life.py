@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.app.instruments import Instruments, NoInstruments
 from ottla.app.life.app_metrics import AppMetrics
-from ottla.app.life.combined_instruments import CombinedInstruments
+from ottla.app.life.combined_instruments import combine
 from ottla.app.life.listener_report import ListenerReport
 from ottla.app.life.listener_reports import ListenerReports
 from ottla.app.life.monitor import AppMonitor, HealthRules
@@ -32,10 +31,7 @@ class AppLife:
             rules,
             functions=lambda: {name: each.function for name, each in app.listeners.items()},
         )
-        own: list[Instruments] = [self.metrics]
-        if not isinstance(app.instruments, NoInstruments):
-            own.insert(0, app.instruments)
-        app.instruments = CombinedInstruments(*own) if len(own) > 1 else self.metrics
+        app.instruments = combine(app.instruments, self.metrics)
 
     def reports(self) -> Sequence[ListenerReport]:
         """The listeners at this moment; called on the app's loop."""

@@ -7,8 +7,16 @@ from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 
 from ottla.app.declarations.listener_spec import ListenerSpec, RawRecord
-from ottla.app.instruments import Instruments
+from ottla.app.instruments import Instruments, NoInstruments
 from ottla.client.model import Headers
+
+
+def combine(*given: Instruments | None) -> Instruments:
+    """These instruments as one; None and those that do nothing are left out."""
+    working = [each for each in given if each is not None and not isinstance(each, NoInstruments)]
+    if len(working) > 1:
+        return CombinedInstruments(*working)
+    return working[0] if working else NoInstruments()
 
 
 class CombinedInstruments:

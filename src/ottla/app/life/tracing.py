@@ -38,6 +38,18 @@ def tracing_if_installed(provider: TracerProvider | None = None) -> Instruments 
     return Tracing(trace.get_tracer("ottla.app", VERSION, tracer_provider=provider))
 
 
+def tracing_if_configured() -> Instruments | None:
+    """Tracing, if the program has set up OpenTelemetry; spans without a provider would be work for nothing."""
+    try:
+        from opentelemetry import trace
+    except ImportError:
+        return None
+    provider = trace.get_tracer_provider()
+    if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
+        return None
+    return tracing_if_installed(provider)
+
+
 class Tracing:
     """Instruments that make spans."""
 

@@ -94,7 +94,7 @@ class OffsetCommits:
                     each.value,
                     each.key,
                     partition=each.partition,
-                    headers=self._instruments.outgoing_headers(each.topic, each.headers),
+                    headers=each.headers,
                     timestamp_ms=each.timestamp_ms,
                 )
             except Exception as error:
