@@ -70,7 +70,12 @@ class Shop:
         with Admin(bootstrap_servers=self.broker.bootstrap_servers) as admin:
             offsets = admin.list_consumer_group_offsets(self.group)[self.group]
             return next(
-                (found.offset for (topic, _), found in offsets.items() if topic == self.topic), None
+                (
+                    found.offset
+                    for (topic, _), found in offsets.items()
+                    if topic == self.topic and found is not None
+                ),
+                None,
             )
 
     def members(self) -> int:
@@ -183,7 +188,7 @@ def test_a_broker_that_goes_away_is_told_once_and_its_return_too(tmp_path: Path)
             running.wait_for("listener bill", "no broker has answered for")
             status, report = get(f"{base}/healthz")
             assert status == 200, "a restart of the app would not bring the broker back"
-            assert any("no broker has answered" in str(each) for each in report["stalls"])  # type: ignore[union-attr,attr-defined]
+            assert any("no broker has answered" in str(each) for each in report["stalls"])  # type: ignore[attr-defined]
             broker.restart()
             running.wait_for("it goes on after")
             shop.send("again")
