@@ -36,7 +36,7 @@ class FromRecord:
 
     name: str
     read: Read
-    part: RecordPart | None = None
+    part: RecordPart | Header = RecordPart.VALUE
     wanted: Any = Any
 
 
@@ -190,15 +190,15 @@ class SignatureReader:
             part = RecordPart.VALUE
         if part is RecordPart.VALUE and wanted is Any:
             wanted = self._value_type
-        return FromRecord(
-            parameter.name, self._reader_of(parameter, part, wanted), _kind(part), wanted
-        )
+        return FromRecord(parameter.name, self._reader_of(parameter, part, wanted), part, wanted)
 
     def _reader_of(
         self, parameter: inspect.Parameter, part: RecordPart | Header, wanted: Any
     ) -> Read:
         """The reader of a parameter; a missing header, key or value is its default, if it has one."""
-        if not _has_default(parameter) or (_kind(part) is not None and part not in _MAY_BE_MISSING):
+        if not _has_default(parameter) or (
+            isinstance(part, RecordPart) and part not in _MAY_BE_MISSING
+        ):
             return self._reader(parameter.name, part, wanted)
         read = self._reader(parameter.name, part, wanted | None if wanted is not Any else Any)
         default = parameter.default
@@ -277,7 +277,7 @@ class SignatureReader:
             if part is RecordPart.VALUE and wanted is Any:
                 wanted = self._value_type
             return FromRecord(
-                parameter.name, self._reader_of(parameter, part, wanted), _kind(part), wanted
+                parameter.name, self._reader_of(parameter, part, wanted), part, wanted
             )
         if parameter.default is not inspect.Parameter.empty:
             return None
@@ -357,10 +357,6 @@ def _has_default(parameter: inspect.Parameter) -> bool:
     return parameter.default is not inspect.Parameter.empty and not isinstance(
         parameter.default, Depends
     )
-
-
-def _kind(part: RecordPart | Header) -> RecordPart | None:
-    return part if isinstance(part, RecordPart) else None
 
 
 def _record_reader(decoding: Decoding, wanted: Any) -> Read:
