@@ -12,6 +12,7 @@ from ottla.client.model import Headers, HeadersToSend
 from ottla.client.plugins.serializers import (
     BytesSerializer,
     JSONSerializer,
+    LookupPending,
     Serializer,
     StringSerializer,
 )
@@ -96,6 +97,8 @@ class Encoding:
             data = codec.try_encode(topic, is_key, value, headers)
         except KafkaError:
             raise
+        except LookupPending as pending:
+            raise SchemaNeededError(pending.wait) from None
         except (OttlaError, TypeError, ValueError) as error:
             raise SerializationError(f"{topic}: the {what} cannot be written: {error}") from error
         if data is NOT_CACHED:
