@@ -22,7 +22,12 @@ from ottla.app.letters.history import read_history
 from ottla.app.listening.app_clock import AppClock
 from ottla.app.listening.clients import Clients, RawConsumer
 from ottla.app.listening.letter_writer import LetterWriter
-from ottla.app.listening.listener_health import ListenerCounters, ListenerHealth, ListenerStatus
+from ottla.app.listening.listener_health import (
+    ListenerCounters,
+    ListenerHealth,
+    ListenerStatus,
+    PartitionHealth,
+)
 from ottla.app.listening.metadata_limit import read_metadata_limit
 from ottla.app.listening.offset_commits import OffsetCommits
 from ottla.app.listening.transaction_committer import TransactionCommitter
@@ -616,7 +621,8 @@ class ListenerRun:
                 status = ListenerStatus.STALLED
             elif self._is_user_paused:
                 status = ListenerStatus.PAUSED
-        return ListenerHealth(self.spec.name, status, tuple(reasons), consumer)
+        partitions = tuple(_health_of(window) for window in self._windows.values())
+        return ListenerHealth(self.spec.name, status, tuple(reasons), consumer, partitions)
 
     def _stalls(self) -> list[str]:
         reasons = [
@@ -646,6 +652,17 @@ class ListenerRun:
             and now - since >= _SLOW_HANDLER_SECONDS
             and not run.is_overdue
         ]
+
+
+def _health_of(window: PartitionWindow) -> PartitionHealth:
+    unfinished = window.progress.unfinished_count
+    return PartitionHealth(
+        window.partition,
+        unfinished=unfinished,
+        first_unfinished=window.progress.commit_offset if unfinished else None,
+        is_full=window.is_fetch_paused,
+        retry_due_ms=None if window.is_retry_topic else window.queue.next_due_ms,
+    )
 
 
 class _RebalanceCalls:
