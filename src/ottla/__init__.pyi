@@ -3,6 +3,7 @@
 from ottla import admin as admin
 from ottla import aio as aio
 from ottla import assignors as assignors
+from ottla import schemas as schemas
 from ottla.broker.embedded import (
     Broker,
 )
@@ -87,6 +88,9 @@ from ottla.model import (
 from ottla.records.record import (
     TimestampType,
 )
+from ottla.schemas.registry.embedded import (
+    SchemaRegistry,
+)
 
 __version__: str
 
@@ -133,6 +137,7 @@ __all__ = [
     "RecordFuture",
     "RecordMetadata",
     "RetriableError",
+    "SchemaRegistry",
     "SentRecords",
     "SerializationError",
     "Serializer",

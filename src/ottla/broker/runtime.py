@@ -90,6 +90,10 @@ class Instruments:
 
     clock: Clock = field(default_factory=SystemClock)
     intercept: Callable[[Mapping[int, Api[Any, Any]]], Mapping[int, Api[Any, Any]]] | None = None
+    # The same for the requests that nodes send each other, and themselves.
+    intercept_between_nodes: (
+        Callable[[Mapping[int, Api[Any, Any]]], Mapping[int, Api[Any, Any]]] | None
+    ) = None
     wrap_store: Callable[[LogStore], LogStore] | None = None
     # Whether requests of a node do not reach another.
     are_nodes_separate: Callable[[int, int], bool] = lambda _sender_id, _node_id: False
@@ -120,7 +124,9 @@ class RunningBroker:
         self._settings = settings
         self._instruments = instruments
         self.cluster = cluster
-        cluster.peers = LocalPeers(self._find_node, SERVED, instruments.are_nodes_separate)
+        intercept = instruments.intercept_between_nodes
+        apis = SERVED if intercept is None else intercept(SERVED)
+        cluster.peers = LocalPeers(self._find_node, apis, instruments.are_nodes_separate)
         self.servers: dict[int, Server] = {}  # of live nodes
         # Where each node listens, or listened before it was killed.
         self.addresses = {node_id: settings.listen_of(node_id) for node_id in settings.node_ids}

@@ -1,4 +1,4 @@
-"""What a program that encodes and decodes records with schemas needs of a codec, and `codec_for`, which makes one.
+"""What a program that encodes and decodes records with schemas needs of a codec; `codec_for` makes one.
 
 `try_encode` and `try_decode` never wait: when the schema is not known yet they return `NOT_CACHED`, and the caller
 awaits `encode` or `decode`, which ask the registry once and remember the answer:
@@ -62,4 +62,8 @@ class Codec(Protocol, Generic[T]):
         self, topic: str, is_key: bool, data: Data | None, headers: Headers = ()
     ) -> T | None:
         """The value of bytes; it asks the registry if the schema is not cached."""
+        ...
+
+    def close(self) -> None:
+        """Close the registry's client, if it was made for this codec."""
         ...

@@ -96,12 +96,14 @@ class Broker(EmbeddedBroker, Inspection):
         self.log = RequestLog()
         """Every request; `requests()` chooses among them."""
         self.is_shared = False  # by the tests of a session or module, which reset it after each
+        self._first_request = 0
         interception = Interception(self.faults, self.log, clock)
         self._instruments = Instruments(
             clock=clock,
             intercept=lambda apis: interception.intercept(
                 apis if release is None else release.restrict(apis)
             ),
+            intercept_between_nodes=interception.intercept,
             wrap_store=faulty_store(self.faults, clock),
             are_nodes_separate=self.faults.are_nodes_separate,
         )
@@ -260,6 +262,7 @@ class Broker(EmbeddedBroker, Inspection):
         self._pause = _Pause()
         loop.call_soon_threadsafe(self._pause.block)
         if not self._pause.is_in_effect.wait(STOP_SECONDS):
+            self.unpause()
             raise TimeoutError("the broker is too busy to be paused")
         ending = ExitStack()
         ending.callback(self.unpause)
@@ -289,13 +292,21 @@ class Broker(EmbeddedBroker, Inspection):
         self.faults.clear()
         self.clock.reset()
 
+    def begin_test(self) -> None:
+        """Lets `requests` begin here; the fixtures and `BrokerTestCase` call it before each test."""
+        self._first_request = self.log.count
+
     def requests(self, api: str | None = None, *, topic: str | None = None) -> list[LoggedRequest]:
-        """The newest 10,000 requests, oldest first: of all APIs, or of one; about all topics, or about one."""
+        """The requests of this test, oldest first: of all APIs, or of one; about all topics, or about one.
+
+        They are those since the broker started or, if tests share it, since this test began; of more than 10,000 the
+        newest. `log` has those of earlier tests too.
+        """
         if api is not None:
             check_api(api)
         return [
             request
-            for request in self.log
+            for request in self.log.since(self._first_request)
             if api in (None, request.api) and (topic is None or request.names(topic))
         ]
 

@@ -99,10 +99,10 @@ class MovableClock:
                 self._wall_offset = seconds - self._real_wall()
 
 
-async def wait_by(clock: Clock, seconds: float) -> None:
-    """Waits by a clock that a test may stop and move."""
-    end = clock.monotonic_seconds() + seconds
-    while clock.monotonic_seconds() < end:
+async def wait_by(clock: Clock, seconds: Callable[[], float]) -> None:
+    """Waits by a clock that a test may stop and move, as long as is said; a fault that ends takes its delay along."""
+    began = clock.monotonic_seconds()
+    while clock.monotonic_seconds() < began + seconds():
         await asyncio.sleep(CHECK_SECONDS)
 
 

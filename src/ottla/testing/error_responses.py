@@ -13,6 +13,7 @@ from ottla.wire.types import ZERO_UUID, Fixed, RecordsType, StringType, UuidType
 
 # Fields that an element of a response has from the element of the request that it answers, besides its key.
 _COPIED: Final = ("topic_id", "resource_type")
+_ERROR_FIELDS: Final = ("error_code", "partition_error_code")
 
 
 class Refusal(NamedTuple):
@@ -58,15 +59,21 @@ class ErrorInjection:
         for element in getattr(owner, listed.asked):
             named = name_of(element, listed, outer, self.topic_name)
             lists = [inner for inner in listed.inner if getattr(element, inner.asked)]
-            if lists:
+            if self.concerns(named) and self._has_error(element_class):
+                # As a coordinator refuses a group: once, and not for each of its partitions.
+                parts.refused.append(self._refused(element, listed, element_class))
+            elif lists:
                 self._divide_element(element, listed, lists, element_class, named, parts)
             elif self.concerns(named):
-                refused = self._answer_of(element, listed, element_class)
-                self._set_error(refused)
-                parts.refused.append(refused)
+                parts.refused.append(self._refused(element, listed, element_class))
             else:
                 parts.accepted.append(element)
         return parts
+
+    def _refused(self, element: Any, listed: Listed, element_class: type) -> Any:
+        refused = self._answer_of(element, listed, element_class)
+        self._set_error(refused)
+        return refused
 
     def _divide_element(
         self,
@@ -100,15 +107,31 @@ class ErrorInjection:
                 setattr(answer, name, getattr(element, name))
         return answer
 
-    def _refuse_whole(self, response: Any) -> None:
+    def has_place(self, request: Any, response_class: type) -> bool:
+        """Whether a response to a request has a place for the error: a list that is empty has none."""
+        if any(getattr(request, listed.asked) for listed in SUBJECTS[self.api]):
+            return True
+        return self._refuse_whole(_blank(response_class, self.version))
+
+    def _refuse_whole(self, response: Any) -> bool:
+        """Sets the error of a whole response; False if it has no place for one."""
         if self._set_error(response):
-            return
+            return True
+        is_set = False
         # DescribeLogDirs had no error of its own before version 3, only its elements had.
         for field in fields_of(response.__class__):
-            if field.type.is_list and isinstance(field.type.element, type):
+            if self.api == "DescribeLogDirs" and isinstance(field.type.element, type):
                 element = _blank(field.type.element, self.version)
                 if self._set_error(element):
                     setattr(response, field.name, [element])
+                    is_set = True
+        return is_set
+
+    def _has_error(self, message_class: type) -> bool:
+        return any(
+            field.name in _ERROR_FIELDS and field.present_in(self.version)
+            for field in fields_of(message_class)
+        )
 
     def _set_error(self, message: Any) -> bool:
         """Sets the error of a message, if it has a field for that in this version."""
@@ -116,7 +139,7 @@ class ErrorInjection:
         for field in fields_of(message.__class__):
             if not field.present_in(self.version):
                 continue
-            if field.name in ("error_code", "partition_error_code"):
+            if field.name in _ERROR_FIELDS:
                 setattr(message, field.name, int(self.error))
                 is_set = True
             elif field.name == "error_message":

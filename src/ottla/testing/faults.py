@@ -11,24 +11,26 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from ottla.durations import Duration, seconds_of
 from ottla.errors import ConfigError, ErrorCode
-from ottla.testing.subjects import SUBJECTS, Kind, Named, kinds_named_by
+from ottla.testing.subjects import SUBJECTS, Concerns, Kind, Named, kinds_named_by
 
 Drop = Literal["before", "after"]
 ANY: Final = "*"
 # Of the clients with which the kit itself looks at a broker and seeds it: they meet no faults, and are not logged.
 OWN_CLIENT_ID: Final = "ottla-testing"
+# What a fault concerns that is for everything.
+EVERYTHING: Final = Named()
 
 
-def check_api(api: str) -> None:
+def check_api(api: object) -> None:
     """Refuses an API that the broker does not serve."""
-    if api not in SUBJECTS:
+    if not isinstance(api, str) or api not in SUBJECTS:
         nearest = get_close_matches(str(api), SUBJECTS, 1)
         hint = f": did you mean {nearest[0]}?" if nearest else ""
         raise ConfigError(f"the broker serves no API {api!r}{hint}")
@@ -60,7 +62,11 @@ class IncomingRequest:
     api: str
     client_id: str | None
     node_id: int
-    named: Sequence[Named]
+    named: Iterable[Named]
+    # Whether the response to it has a place for an error; an empty list of topics, for one, has none.
+    has_place_for: Callable[[ErrorCode, Concerns], bool] = lambda _error, _concerns: True
+    # Sent by a node of the broker itself: the markers of transactions, and whether a partition belongs to one.
+    is_from_node: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,11 +91,13 @@ class Target:
         )
 
     def matches(self, request: IncomingRequest) -> bool:
+        if self.api == ANY and request.is_from_node and self.client_id is None:
+            return False
         return (
             self.api in (ANY, request.api)
             and self.client_id in (None, request.client_id)
             and self.node in (None, request.node_id)
-            and any(map(self.concerns, request.named))
+            and (self.concerns(EVERYTHING) or any(map(self.concerns, request.named)))
         )
 
     def validate(self) -> None:
@@ -100,6 +108,8 @@ class Target:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise ConfigError(f"{name}={value!r} can never match: it is no text")
+            if value == "" and name != "client_id":
+                raise ConfigError(f"{name}='' can never match: leave it out to match all")
         if self.client_id == OWN_CLIENT_ID:
             raise ConfigError(f"client_id={OWN_CLIENT_ID!r} can never match: it is the kit's own")
         if self.partition is not None and (type(self.partition) is not int or self.partition < 0):
@@ -133,19 +143,26 @@ class Fault:
     skip: int = 0
     probability: float = 1.0
     hits: int = 0
+    # Until it is removed. Answers that it holds back are then given.
+    lasts: bool = field(default=True, repr=False)
     _random: random.Random = field(default_factory=lambda: random.Random(0), repr=False)
     _faults: Faults | None = field(default=None, repr=False)
     _seen: int = field(default=0, repr=False)
 
-    def take(self) -> Outcome | None:
+    def take(self, request: IncomingRequest) -> Outcome | None:
         """What becomes of a request that it matches; None if it lets this one pass."""
+        outcome = self.outcomes[self.hits % len(self.outcomes)]
+        if outcome.error is not None and not request.has_place_for(
+            outcome.error, self.target.concerns
+        ):
+            return None
         self._seen += 1
         if self._seen <= self.skip or self.is_over:
             return None
         if self.probability < 1.0 and self._random.random() >= self.probability:
             return None
         self.hits += 1
-        return self.outcomes[(self.hits - 1) % len(self.outcomes)]
+        return outcome
 
     @property
     def is_over(self) -> bool:
@@ -206,6 +223,7 @@ class DiskFault:
     is_full: bool
     delay_seconds: float
     _faults: Faults = field(repr=False)
+    lasts: bool = field(default=True, repr=False)
 
     def remove(self) -> None:
         """Ends it; nothing happens if it has ended."""
@@ -269,6 +287,10 @@ class Faults:
             raise ConfigError('error= and delay= need an answer, which drop="before" does not give')
         if drop not in (None, "before", "after"):
             raise ConfigError(f'drop={drop!r}: write "before" or "after"')
+        if delay is not None and not seconds_of(delay):
+            raise ConfigError("a delay of 0 delays nothing: leave it out")
+        if type(seed) is not int:
+            raise ConfigError(f"seed={seed!r} is no whole number")
         outcome = Outcome(
             None if error is None else error_named(error),
             drop,
@@ -298,7 +320,7 @@ class Faults:
         An outcome is "ok", "lost request", "lost answer", the name of an error, or a duration by which the answer is
         late. After the last one requests are handled as usual.
         """
-        if isinstance(outcomes, str) or not outcomes:
+        if isinstance(outcomes, str) or not _is_sequence(outcomes) or not outcomes:
             raise ConfigError('a script is a list of outcomes, such as ["ok", "lost answer"]')
         target = Target(api, topic, partition, group, transactional_id, client_id, node)
         return self._add(Fault(target, [_outcome(each) for each in outcomes], len(outcomes)))
@@ -318,10 +340,12 @@ class Faults:
         on which requests were lost are cut. Leaders stay where they are: `move_leader` and `kill_node` do what a
         controller of Kafka would.
         """
-        client_ids = [client_id] if isinstance(client_id, str) else list(client_id or ())
-        nodes = [node] if isinstance(node, int) else list(node or ())
+        client_ids: list[str] = _one_or_more("client_id", client_id)
+        nodes: list[int] = _one_or_more("node", node)
         if not client_ids and not nodes:
             raise ConfigError("a partition needs client_id= or node=; pause() stops all answers")
+        for client in client_ids:
+            Target(client_id=client).validate()
         for each in nodes:
             self._check_node(each)
         if not client_ids and set(nodes) == set(self._node_ids) and len(nodes) > 1:
@@ -349,11 +373,18 @@ class Faults:
 
     @property
     def is_disk_full(self) -> bool:
-        return any(fault.is_full for fault in self._disk_faults)
+        return bool(self._disk_faults) and any(fault.is_full for fault in self._disk_faults)
 
     @property
-    def disk_delay_seconds(self) -> float:
-        return sum(fault.delay_seconds for fault in self._disk_faults)
+    def slow_disks(self) -> tuple[DiskFault, ...]:
+        if not self._disk_faults:
+            return ()
+        return tuple(fault for fault in self._disk_faults if not fault.is_full)
+
+    @property
+    def meets_requests(self) -> bool:
+        """Whether there is a fault that a request may meet."""
+        return bool(self._faults or self._partitions)
 
     def partition_between(self, client_id: str | None, node_id: int) -> NetworkPartition | None:
         """What keeps a client from reaching a node."""
@@ -363,8 +394,8 @@ class Faults:
         """Whether two nodes do not reach each other."""
         return any(each.separates_nodes(one, other) for each in self._partitions)
 
-    def _check_node(self, node: int | None) -> None:
-        if node not in self._node_ids:
+    def _check_node(self, node: object) -> None:
+        if type(node) is not int or node not in self._node_ids:
             known = ", ".join(map(str, self._node_ids))
             raise ConfigError(f"there is no node {node!r}: the nodes are {known}")
 
@@ -380,7 +411,7 @@ class Faults:
             raise ConfigError(f"times={fault.times!r} would hit nothing: give a number from 1 on")
         if type(fault.skip) is not int or fault.skip < 0:
             raise ConfigError(f"skip={fault.skip!r} is no number of requests")
-        if not 0 < fault.probability <= 1:
+        if type(fault.probability) not in (int, float) or not 0 < fault.probability <= 1:
             raise ConfigError(f"probability={fault.probability!r} is not above 0 and at most 1")
         fault._faults = self
         with self._lock:
@@ -388,12 +419,15 @@ class Faults:
         return fault
 
     def remove(self, fault: Fault | NetworkPartition | DiskFault) -> None:
-        """Ends a fault; nothing happens if it has ended."""
+        """Ends a fault, and gives the answers that it holds back; nothing happens if it has ended."""
+        if not isinstance(fault, Fault | NetworkPartition | DiskFault):
+            raise ConfigError(f"{fault!r} is no fault: give what add() returned")
+        if fault._faults is not self:
+            raise ConfigError("the fault is one of another broker")
         with self._lock:
             self._faults = tuple(each for each in self._faults if each is not fault)
             self._partitions = tuple(each for each in self._partitions if each is not fault)
             self._disk_faults = tuple(each for each in self._disk_faults if each is not fault)
-        if isinstance(fault, NetworkPartition):
             fault.lasts = False
 
     def clear(self) -> None:
@@ -405,10 +439,24 @@ class Faults:
         """The fault that a request meets, and what becomes of it."""
         for fault in self._faults:
             if fault.target.matches(request):
-                outcome = fault.take()
+                outcome = fault.take(request)
                 if outcome is not None:
                     return fault, outcome
         return None
+
+
+def _is_sequence(given: object) -> bool:
+    return isinstance(given, Sequence)
+
+
+def _one_or_more(name: str, given: object) -> list[Any]:
+    if given is None:
+        return []
+    if isinstance(given, str | int):
+        return [given]
+    if not isinstance(given, Collection):
+        raise ConfigError(f"{name}={given!r}: give one or a list")
+    return list(given)
 
 
 _OUTCOMES: Final = {
@@ -419,6 +467,8 @@ _OUTCOMES: Final = {
 
 
 def _outcome(text: str) -> Outcome:
+    if not isinstance(text, str):
+        raise ConfigError(f'{text!r} is no outcome: write text, such as "lost answer"')
     if text in _OUTCOMES:
         return _OUTCOMES[text]
     if text[:1].isdigit():

@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from ottla.broker.coordination.peers import UnreachableError
 from ottla.broker.node import Node
 from ottla.broker.requests.api import Api
+from ottla.broker.requests.local_peers import HERE
 from ottla.broker.requests.request import (
     NO_REPLY,
     CloseConnectionError,
@@ -26,6 +28,7 @@ from ottla.broker.requests.request import (
 )
 from ottla.broker.requests.response_errors import error_counter_of
 from ottla.core.produce import ACKS_NONE
+from ottla.errors import ErrorCode
 from ottla.ports import Clock
 from ottla.testing.clock import CHECK_SECONDS, wait_by
 from ottla.testing.error_responses import ErrorInjection, merge
@@ -36,12 +39,16 @@ from ottla.testing.faults import (
     IncomingRequest,
     NetworkPartition,
     Outcome,
+    Target,
 )
 from ottla.testing.request_log import LoggedRequest, RequestLog, error_names
-from ottla.testing.subjects import Named, named_in
+from ottla.testing.subjects import Concerns, Named, Names
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.messages.metadata import MetadataRequest
 
+# A request of which a part is refused is handled without that part. Markers are refused together: the node that sent
+# them expects an answer for each, in their order.
+REFUSED_WHOLE: Final = frozenset({"WriteTxnMarkers"})
 # These only read, and their errors are put into their responses: a fetch session names few partitions in its requests,
 # and a Metadata request may ask for all topics.
 OVERWRITTEN: Final = frozenset({"Fetch", "Metadata"})
@@ -58,6 +65,17 @@ class Call:
     context: RequestContext
     entry: LoggedRequest
     began: float
+
+    @property
+    def is_from_node(self) -> bool:
+        """Whether a node of the broker sent it, and not a client."""
+        return self.context.peer is HERE
+
+    def lose(self, reason: str) -> UnreachableError:
+        """Cuts the connection of a client; what a node learns of it."""
+        if self.is_from_node:
+            return UnreachableError(reason)
+        raise CloseConnectionError(reason)
 
     def run(self, request: Any = None) -> Any:
         """The handler's reply to the request, or to what is left of it."""
@@ -88,24 +106,25 @@ class Interception:
             # Of an ApiVersions in an unknown version only the header was read; the kit itself looks past all faults.
             if request is None or context.client_id == OWN_CLIENT_ID:
                 return handle(node, request, context)
-            named = _named_in(node, api.name, request)
+            names = _names_in(node, api.name, request)
             entry = self._log.add(
                 at_ms=self._clock.now_ms(),
                 node_id=node.node_id,
                 api=api.name,
                 version=context.version,
                 client_id=context.client_id,
-                named=named,
+                names=names,
             )
             began = self._clock.monotonic_seconds()
             call = Call(api, handle, node, request, context, entry, began)
+            if not self._faults.meets_requests:
+                return self._observe(call)
+            # What separates nodes keeps their requests from being sent.
             partition = self._faults.partition_between(context.client_id, node.node_id)
-            if partition is not None:
+            if partition is not None and not call.is_from_node:
                 entry.lost = "lost in a network partition"
-                return self._lose(partition)
-            met = self._faults.match(
-                IncomingRequest(api.name, context.client_id, node.node_id, named)
-            )
+                return _detached(_lose(partition))
+            met = self._faults.match(_incoming(call, names))
             if met is None:
                 return self._observe(call)
             fault, outcome = met
@@ -121,26 +140,25 @@ class Interception:
         """
         if outcome.drop == "before":
             call.entry.lost = "lost before it was handled"
-            raise CloseConnectionError(f"a fault of the test lost the request ({fault})")
+            return call.lose(f"a fault of the test lost the request ({fault})")
         refused = injection = None
         if outcome.error is None:
             reply = call.run()
         else:
-            injection = ErrorInjection(
-                call.api.name,
-                call.context.version,
-                outcome.error,
-                fault.target.concerns,
-                _topic_name(call.node),
-            )
+            injection = _injection(call, outcome.error, fault.target.concerns)
             if call.api.name in OVERWRITTEN:
                 reply = call.run(_to_be_overwritten(call.node, call.request))
             else:
                 accepted, refused = injection.refuse(call.request, call.api.response)
                 reply = None if accepted is None else call.run(accepted)
 
-        async def finish() -> Any:
-            response = refused if reply is None else await _settled(reply)
+        async def begin() -> Any:
+            settled = await reply if inspect.iscoroutine(reply) else reply
+            # A large request that waits for a test takes no place among the large requests.
+            return await finish(settled) if call.is_from_node else Detached(finish(settled))
+
+        async def finish(settled: Any) -> Any:
+            response = refused if reply is None else await _response_of(settled)
             if refused is not None and getattr(call.request, "acks", None) == ACKS_NONE:
                 # A client that asked for no response learns of an error by the end of its connection.
                 call.entry.lost = "refused, and the connection closed"
@@ -150,20 +168,14 @@ class Interception:
                     injection.overwrite(response)
                 elif reply is not None:
                     response = merge(call.api.name, response, refused)
-            await wait_by(self._clock, outcome.delay_seconds)
+            await wait_by(self._clock, lambda: outcome.delay_seconds if fault.lasts else 0.0)
             if outcome.drop == "after":
                 call.entry.lost = "handled, and its answer lost"
-                raise CloseConnectionError(f"a fault of the test lost the answer ({fault})")
+                return call.lose(f"a fault of the test lost the answer ({fault})")
             self._note_answer(call, response)
             return response
 
-        return finish()
-
-    async def _lose(self, partition: NetworkPartition) -> NoReply:
-        """Gives no answer and keeps the connection; when the network is whole again, the connection is cut."""
-        while partition.lasts:
-            await asyncio.sleep(CHECK_SECONDS)
-        raise CloseConnectionError("its request was lost in a network partition of the test")
+        return begin()
 
     def _observe(self, call: Call) -> Any:
         """The handler's own reply; the log learns what it was."""
@@ -194,36 +206,140 @@ class Interception:
         return response
 
     def _note_answer(self, call: Call, response: Any) -> None:
+        if isinstance(response, MadeWhenSent):
+            make = response.make
+            response.make = lambda: self._noted(call, make())
+        else:
+            self._noted(call, response)
+
+    def _noted(self, call: Call, response: Any) -> Any:
         counts: dict[int, int] = {}
-        if not isinstance(response, MadeWhenSent | NoReply):
+        if not isinstance(response, NoReply):
             error_counter_of(response.__class__)(response, counts)
         call.entry.answer(error_names(counts), self._clock.monotonic_seconds() - call.began)
+        return response
 
 
-async def _settled(reply: Any) -> Any:
+def _incoming(call: Call, names: Names) -> IncomingRequest:
+    """The request as faults see it."""
+
+    def has_place_for(error: ErrorCode, concerns: Concerns) -> bool:
+        if call.api.name in OVERWRITTEN:
+            return any(
+                concerns(each) and (each.topic is not None or each.partition is not None)
+                for each in names
+            )
+        return _injection(call, error, concerns).has_place(call.request, call.api.response)
+
+    return IncomingRequest(
+        call.api.name,
+        call.context.client_id,
+        call.node.node_id,
+        names,
+        has_place_for,
+        call.is_from_node,
+    )
+
+
+def _injection(call: Call, error: ErrorCode, concerns: Concerns) -> ErrorInjection:
+    if call.api.name in REFUSED_WHOLE:
+        concerns = Target().concerns
+    topic_name = _topic_name(call.node)
+    return ErrorInjection(call.api.name, call.context.version, error, concerns, topic_name)
+
+
+async def _detached(coroutine: Coroutine[Any, Any, Any]) -> Detached[Any]:
+    return Detached(coroutine)
+
+
+async def _lose(partition: NetworkPartition) -> NoReply:
+    """Gives no answer and keeps the connection; when the network is whole again, the connection is cut."""
+    while partition.lasts:
+        await asyncio.sleep(CHECK_SECONDS)
+    raise CloseConnectionError("its request was lost in a network partition of the test")
+
+
+async def _response_of(settled: Any) -> Any:
     """The response of a reply, however it is given."""
-    if isinstance(reply, asyncio.Future) or inspect.iscoroutine(reply):
-        reply = await reply
-    if isinstance(reply, Detached):
-        reply = await reply.coroutine
-    return reply.make() if isinstance(reply, MadeWhenSent) else reply
+    if isinstance(settled, asyncio.Future):
+        settled = await settled
+    if isinstance(settled, Detached):
+        settled = await settled.coroutine
+    return settled.make() if isinstance(settled, MadeWhenSent) else settled
 
 
-def _named_in(node: Node, api: str, request: Any) -> list[Named]:
+def _names_in(node: Node, api: str, request: Any) -> Names:
     """What a request is about, with the other partitions of its fetch session, and all topics if it asks for all."""
-    named = named_in(api, request, _topic_name(node))
     if isinstance(request, MetadataRequest) and request.topics is None:
-        return [Named(topic=name) for name in node.cluster.catalog.topics] or named
+        return _NamesOfAllTopics(node, request)
     if isinstance(request, FetchRequest) and request.session_id:
-        name_of = _topic_name(node)
-        known = [
-            Named(topic=target.topic or name_of(target.topic_id), partition=target.partition)
-            for target in node.sessions.targets_of(request.session_id)
-        ]
-        return [each for each in named if each.topic is not None] + [
-            each for each in known if each not in named
-        ] or named
-    return named
+        return _NamesOfSession(node, request)
+    return Names(api, request, _topic_name(node))
+
+
+class _NamesOfAllTopics(Names):
+    """The topics that there are, for a request that asks for all."""
+
+    def __init__(self, node: Node, request: MetadataRequest) -> None:
+        super().__init__("Metadata", request, _topic_name(node))
+        self._topics = node.cluster.catalog.topics
+
+    def __iter__(self) -> Iterator[Named]:
+        if not self._topics:
+            yield Named()
+        for name in self._topics:
+            yield Named(topic=name)
+
+    @property
+    def count(self) -> int:
+        return len(self._topics) or 1
+
+    @property
+    def topics(self) -> Iterator[str]:
+        return iter(self._topics)
+
+
+class _NamesOfSession(Names):
+    """The partitions of a fetch session, and those that the request adds to it or takes out of it."""
+
+    def __init__(self, node: Node, request: FetchRequest) -> None:
+        super().__init__("Fetch", request, _topic_name(node))
+        self._targets = node.sessions.targets_of(request.session_id)
+
+    def __iter__(self) -> Iterator[Named]:
+        left_out = {
+            (self._name(topic.topic, topic.topic_id), partition)
+            for topic in self.request.forgotten_topics_data
+            for partition in topic.partitions
+        }
+        is_empty = True
+        for each in super().__iter__():
+            if each.partition is not None:
+                left_out.add((each.topic, each.partition))
+                is_empty = False
+                yield each
+        for target in self._targets:
+            topic = self._name(target.topic, target.topic_id)
+            if (topic, target.partition) not in left_out:
+                is_empty = False
+                yield Named(topic=topic, partition=target.partition)
+        if is_empty:
+            yield Named()
+
+    def _name(self, topic: str, topic_id: UUID) -> str | None:
+        return topic or self.topic_name(topic_id)
+
+    @property
+    def count(self) -> int:
+        return super().count + len(self._targets)
+
+    @property
+    def topics(self) -> Iterator[str]:
+        yield from super().topics
+        for target in self._targets:
+            topic = self._name(target.topic, target.topic_id)
+            if topic is not None:
+                yield topic
 
 
 def _to_be_overwritten(node: Node, request: Any) -> Any:

@@ -148,6 +148,9 @@ def ottla_topic(ottla_topic_name: Callable[[], str]) -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[_MARKS] = {broker: broker.log.count for broker in _brokers()}
+    for broker in _brokers():
+        if broker.is_shared:
+            broker.begin_test()
     names = getattr(item, "fixturenames", ())
     if any(mark.name == _MARKER for mark in item.own_markers) and "ottla_test_broker" not in names:
         pytest.fail(

@@ -10,13 +10,18 @@ from itertools import islice
 from typing import Final
 
 from ottla.errors import ErrorCode
-from ottla.testing.subjects import Named
+from ottla.testing.subjects import Named, Names
 
 # The oldest requests are forgotten.
 MAX_REQUESTS: Final = 10_000
 SHOWN_NAMES: Final = 4
-# Of what a request names; one may name a hundred thousand partitions.
-MAX_NAMES: Final = 1000
+# Of what a request names; one may name a hundred thousand partitions. Topics are kept without them.
+MAX_NAMES: Final = 100
+MAX_TOPICS: Final = 10_000
+# Of all that is kept together, requests and names of things, so that the log takes less than 100 MB.
+MAX_KEPT: Final = 200_000
+# Kafka's topic names have at most 249 characters; a hostile client may send 32,000.
+MAX_CHARACTERS: Final = 250
 # In the report of a test that failed.
 SHOWN_REQUESTS: Final = 100
 
@@ -31,8 +36,10 @@ class LoggedRequest:
     api: str
     version: int
     client_id: str | None
+    # The first of what it names, how much that is, and the topics in all of it.
     named: Sequence[Named]
     named_count: int
+    topics: frozenset[str]
     # What a fault did to it.
     fault: str | None = None
     # The errors of the response by name, with how often each is in it; None while there is no response.
@@ -40,6 +47,11 @@ class LoggedRequest:
     # Why there will be none.
     lost: str | None = None
     seconds: float | None = None
+
+    @property
+    def kept(self) -> int:
+        """How much of the log it takes."""
+        return 1 + len(self.named) + sum(1 + len(each) // MAX_CHARACTERS for each in self.topics)
 
     @property
     def is_answered(self) -> bool:
@@ -51,7 +63,7 @@ class LoggedRequest:
 
     def names(self, topic: str) -> bool:
         """Whether it is about a topic."""
-        return any(each.topic == topic for each in self.named)
+        return topic in self.topics
 
     def __str__(self) -> str:
         at = datetime.fromtimestamp(self.at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
@@ -92,8 +104,9 @@ class RequestLog:
     """The newest requests, oldest first. The broker's thread adds to it, others read it."""
 
     def __init__(self) -> None:
-        self._requests: deque[LoggedRequest] = deque(maxlen=MAX_REQUESTS)
+        self._requests: deque[LoggedRequest] = deque()
         self._count = 0
+        self._kept = 0
 
     def add(
         self,
@@ -103,13 +116,31 @@ class RequestLog:
         api: str,
         version: int,
         client_id: str | None,
-        named: Sequence[Named],
+        names: Names,
     ) -> LoggedRequest:
         self._count += 1
+        first = tuple(islice(names, MAX_NAMES + 1))
+        if len(first) <= MAX_NAMES:
+            count = len(first)
+            topics = frozenset(each.topic for each in first if each.topic is not None)
+        else:
+            count = names.count
+            topics = frozenset(islice(names.topics, MAX_TOPICS))
         request = LoggedRequest(
-            self._count, at_ms, node_id, api, version, client_id, named[:MAX_NAMES], len(named)
+            self._count,
+            at_ms,
+            node_id,
+            api,
+            version,
+            client_id if client_id is None else client_id[:MAX_CHARACTERS],
+            first[:MAX_NAMES],
+            count,
+            topics,
         )
         self._requests.append(request)
+        self._kept += request.kept
+        while len(self._requests) > MAX_REQUESTS or self._kept > MAX_KEPT:
+            self._kept -= self._requests.popleft().kept
         return request
 
     @property
@@ -124,7 +155,8 @@ class RequestLog:
 
     def clear(self) -> None:
         """Forgets all of them; `count` goes on."""
-        self._requests.clear()
+        while self._requests:
+            self._kept -= self._requests.popleft().kept
 
     def __iter__(self) -> Iterator[LoggedRequest]:
         return iter(self._requests.copy())

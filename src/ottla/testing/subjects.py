@@ -7,9 +7,9 @@ partition belongs to that partition's place in the response. `SUBJECTS` says for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ottla.broker.requests.apis import SERVED
@@ -125,7 +125,13 @@ SUBJECTS: dict[str, tuple[Listed, ...]] = {
     "OffsetCommit": (_topics("topics", "topics", _PARTITIONS),),
     "OffsetDelete": (_topics("topics", "topics", _PARTITIONS),),
     "OffsetFetch": (
-        Listed("groups", "groups", Kind.GROUP, ("group_id", "group_id")),
+        Listed(
+            "groups",
+            "groups",
+            Kind.GROUP,
+            ("group_id", "group_id"),
+            (_topics("topics", "topics", _INDEXES),),
+        ),
         _topics("topics", "topics", _INDEXES),
     ),
     "OffsetForLeaderEpoch": (
@@ -162,8 +168,7 @@ TopicName = Callable[[UUID], str | None]
 Concerns = Callable[["Named"], bool]
 
 
-@dataclass(frozen=True)
-class Named:
+class Named(NamedTuple):
     """One thing that a request names."""
 
     topic: str | None = None
@@ -172,13 +177,38 @@ class Named:
     transactional_id: str | None = None
 
 
-def named_in(api: str, request: Any, topic_name: TopicName) -> list[Named]:
-    """Everything that a request is about; what the whole request names is in each."""
-    whole = whole_of(request)
-    found = [
-        named for listed in SUBJECTS[api] for named in _named(request, listed, whole, topic_name)
-    ]
-    return found or [whole]
+class Names:
+    """Everything that a request is about; what the whole request names is in each.
+
+    It is found when and as far as it is looked for: a request may name a hundred thousand partitions.
+    """
+
+    def __init__(self, api: str, request: Any, topic_name: TopicName) -> None:
+        self._lists = SUBJECTS[api]
+        self.request = request
+        self.topic_name = topic_name
+
+    def __iter__(self) -> Iterator[Named]:
+        whole = whole_of(self.request)
+        is_empty = True
+        for listed in self._lists:
+            for named in _named(self.request, listed, whole, self.topic_name):
+                is_empty = False
+                yield named
+        if is_empty:
+            yield whole
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(_count(self.request, listed) for listed in self._lists) or 1
+
+    @property
+    def topics(self) -> Iterator[str]:
+        """The topics, without their partitions."""
+        whole = whole_of(self.request)
+        for listed in self._lists:
+            yield from _topics_in(self.request, listed, whole, self.topic_name)
 
 
 def whole_of(request: Any) -> Named:
@@ -194,10 +224,31 @@ def whole_of(request: Any) -> Named:
 def _named(owner: Any, listed: Listed, outer: Named, topic_name: TopicName) -> Iterator[Named]:
     for element in getattr(owner, listed.asked) or ():
         named = name_of(element, listed, outer, topic_name)
-        inner = [
-            found for deeper in listed.inner for found in _named(element, deeper, named, topic_name)
-        ]
-        yield from inner or [named]
+        is_leaf = True
+        for deeper in listed.inner:
+            for found in _named(element, deeper, named, topic_name):
+                is_leaf = False
+                yield found
+        if is_leaf:
+            yield named
+
+
+def _count(owner: Any, listed: Listed) -> int:
+    elements = getattr(owner, listed.asked) or ()
+    if not listed.inner:
+        return len(elements)
+    return sum(sum(_count(element, deeper) for deeper in listed.inner) or 1 for element in elements)
+
+
+def _topics_in(owner: Any, listed: Listed, outer: Named, topic_name: TopicName) -> Iterator[str]:
+    for element in getattr(owner, listed.asked) or ():
+        if listed.kind is Kind.TOPIC:
+            topic = name_of(element, listed, outer, topic_name).topic
+            if topic is not None:
+                yield topic
+        else:
+            for deeper in listed.inner:
+                yield from _topics_in(element, deeper, outer, topic_name)
 
 
 def name_of(element: Any, listed: Listed, outer: Named, topic_name: TopicName) -> Named:
@@ -207,13 +258,13 @@ def name_of(element: Any, listed: Listed, outer: Named, topic_name: TopicName) -
     match listed.kind:
         case Kind.TOPIC:
             name = value or topic_name(getattr(element, "topic_id", ZERO_UUID))
-            return replace(outer, topic=name)
+            return Named(name, outer.partition, outer.group, outer.transactional_id)
         case Kind.PARTITION:
-            return replace(outer, partition=value)
+            return Named(outer.topic, value, outer.group, outer.transactional_id)
         case Kind.GROUP:
-            return replace(outer, group=value)
+            return Named(outer.topic, outer.partition, value, outer.transactional_id)
         case Kind.TRANSACTION:
-            return replace(outer, transactional_id=value)
+            return Named(outer.topic, outer.partition, outer.group, value)
         case Kind.OTHER:
             return outer
 
@@ -222,9 +273,6 @@ def kinds_named_by(api: str) -> set[Kind]:
     """What requests of an API can name, in some version."""
     request: type = next(served.request for served in SERVED.values() if served.name == api)
     kinds = set(_kinds_in(SUBJECTS[api]))
-    if api == "OffsetFetch":
-        # Since version 8 its errors are those of whole groups; only older requests list topics by themselves.
-        kinds -= {Kind.TOPIC, Kind.PARTITION}
     for field in fields_of(request):
         if field.name == "group_id":
             kinds.add(Kind.GROUP)

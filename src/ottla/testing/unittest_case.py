@@ -38,14 +38,14 @@ class BrokerTestCase(unittest.TestCase):
     def run(self, result: Any = None) -> Any:
         if not hasattr(self, "broker"):
             return super().run(result)  # the class is skipped, and setUpClass with it
-        mark, failed_before = self.broker.log.count, _failures(result)
+        failed_before = _failures(result)
+        self.broker.begin_test()
         try:
             return super().run(result)
         finally:
             if _failures(result) > failed_before:
-                requests = self.broker.log.since(mark)
                 print(f"requests of {self.id()}:", file=sys.stderr)
-                print(format_requests(requests, SHOWN_REQUESTS), file=sys.stderr)
+                print(format_requests(self.broker.requests(), SHOWN_REQUESTS), file=sys.stderr)
             self.broker.reset()
             if self.broker.was_killed:
                 self.broker.restart()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final, NamedTuple
 
@@ -28,11 +29,23 @@ class OutgoingRecord(NamedTuple):
 class Unit:
     """The records that one run of a handler sends. A failed run drops its unit; a closed unit takes nothing more."""
 
-    __slots__ = ("_closed_because", "_max_bytes", "_max_records", "outgoing", "size_bytes")
+    __slots__ = (
+        "_closed_because",
+        "_max_bytes",
+        "_max_records",
+        "acknowledge",
+        "is_letter",
+        "outgoing",
+        "size_bytes",
+    )
 
     def __init__(self, *, max_records: int, max_bytes: int) -> None:
         self.outgoing: list[OutgoingRecord] = []
         self.size_bytes = 0
+        self.is_letter = False
+        """Whether it only has hops or dead letters, and nothing of a handler."""
+        self.acknowledge: Callable[[], None] | None = None
+        """With manual acknowledgement: marks the records of the run as finished; may be called on any thread."""
         self._max_records = max_records
         self._max_bytes = max_bytes
         self._closed_because: str | None = None

@@ -22,6 +22,7 @@ from ottla.client.blocking.face import BlockingFace
 from ottla.client.blocking.loop_thread import FORKED
 from ottla.client.interruptible_wait import slices
 from ottla.client.model import HeadersToSend
+from ottla.client.plugins.serializers import LookupPending
 from ottla.client.send.delivery import RecordFuture, SentRecords
 from ottla.client.send.record_writer import Needed, Steps, TopicNeeded
 from ottla.client.state.producer.accumulator import Accumulator
@@ -151,13 +152,13 @@ class Producer(BlockingFace[AsyncProducer]):
                 failure = error
 
     def _wait_for(self, needed: Needed, deadline: float) -> None:
-        if isinstance(needed, TopicNeeded):
+        if isinstance(needed, TopicNeeded | LookupPending):
             left_seconds = max(0.0, deadline - time.monotonic())
             self._thread.run(self._wait_on_loop(needed, left_seconds))
         else:
             self._wait_for_memory(needed, deadline)
 
-    async def _wait_on_loop(self, needed: TopicNeeded, left_seconds: float) -> None:
+    async def _wait_on_loop(self, needed: TopicNeeded | LookupPending, left_seconds: float) -> None:
         await self._client._wait_for(needed, self._thread.loop.time() + left_seconds)
 
     def _wait_for_memory(self, reservation: Reservation, deadline: float) -> None:

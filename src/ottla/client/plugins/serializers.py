@@ -33,7 +33,7 @@ from __future__ import annotations
 import codecs
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Protocol, TypeAlias
 from uuid import UUID
 
@@ -55,6 +55,17 @@ class Deserializer(Protocol):
 
     def deserialize(self, topic: str, headers: Headers, data: Any) -> Any:
         """The value of bytes; None for None."""
+
+
+class LookupPending(Exception):  # noqa: N818 - it is no failure
+    """A serializer or deserializer on an event loop needs an answer first, such as a schema from a registry.
+
+    A client awaits `wait()` and calls it again; what the wait raises is the outcome.
+    """
+
+    def __init__(self, message: str, wait: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(message)
+        self.wait = wait
 
 
 class BytesSerializer:

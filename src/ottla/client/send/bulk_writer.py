@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.client.arguments import sequence_of
 from ottla.client.plugins.interceptors import ProducerInterceptors
+from ottla.client.plugins.serializers import LookupPending
 from ottla.client.send.delivery import RecordFuture, SentRecords
 from ottla.client.send.partition_router import PartitionRouter, TopicQueues
 from ottla.client.send.record_serializers import RecordSerializers
@@ -58,7 +59,13 @@ class BulkWriter:
         try:
             known = yield from self._single.topic_queues(topic, partition, timestamp_ms)
             pairs = read_headers(headers)
-            keys, values = self._serializers.serialize_many(topic, pairs, keys, values)
+            while True:
+                try:
+                    keys, values = self._serializers.serialize_many(topic, pairs, keys, values)
+                    break
+                except LookupPending as pending:
+                    needed = pending
+                yield needed
             timestamp = current_timestamp_ms() if timestamp_ms is None else timestamp_ms
             sent = SentRecords(timestamp, values, keys)
             many = BulkRecords(timestamp, values, keys, pairs, range(len(values)))

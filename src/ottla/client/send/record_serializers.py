@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ottla.client.model import Headers
-from ottla.client.plugins.serializers import BytesSerializer, Serializer
+from ottla.client.plugins.serializers import BytesSerializer, LookupPending, Serializer
 from ottla.client.send.delivery import size_of
 from ottla.client.send.record_sizes import record_bound_bytes
 from ottla.client.state.producer.accumulator import Accumulator
-from ottla.errors import ErrorCode, SerializationError, exception_for
+from ottla.errors import ErrorCode, KafkaError, SerializationError, exception_for
 from ottla.records.client_kernel import longest_bytes
 
 # More than the bound of a record without headers has besides key and value.
@@ -76,6 +76,8 @@ def _serialize(
         if type(error) is not SerializationError:
             raise  # a subclass of the user's own
         raise SerializationError(f"the {what} of a record for {topic}: {error}") from error
+    except (LookupPending, KafkaError):
+        raise  # no fault of the record: a schema registry is asked first, or did not answer
     except Exception as error:
         raise SerializationError(
             f"the {what} of a record for {topic} cannot be serialized: {error!r}"

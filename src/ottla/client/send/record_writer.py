@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from ottla.client.arguments import check_callback, check_record
 from ottla.client.model import ProducerRecord
 from ottla.client.plugins.interceptors import Acknowledgement, ProducerInterceptors
+from ottla.client.plugins.serializers import LookupPending
 from ottla.client.send.delivery import RecordFuture
 from ottla.client.send.encoded_batches import check_ready_made, copy_if_mutable
 from ottla.client.send.partition_router import PartitionRouter, TopicQueues
@@ -34,8 +35,8 @@ class TopicNeeded(NamedTuple):
     partition: int | None
 
 
-Needed: TypeAlias = TopicNeeded | Reservation
-"""The event that a step waits for: metadata of a topic, or memory."""
+Needed: TypeAlias = TopicNeeded | Reservation | LookupPending
+"""The event that a step waits for: metadata of a topic, memory, or an answer that a serializer needs."""
 
 R = TypeVar("R")
 Steps: TypeAlias = Generator[Needed, None, R]
@@ -131,7 +132,15 @@ class RecordWriter:
                 record.topic, record.partition, record.timestamp_ms
             )
             pairs = read_headers(record.headers)
-            key, value = self._serializers.serialize(record.topic, pairs, record.key, record.value)
+            while True:
+                try:
+                    key, value = self._serializers.serialize(
+                        record.topic, pairs, record.key, record.value
+                    )
+                    break
+                except LookupPending as pending:
+                    needed = pending
+                yield needed
             fields = (record.timestamp_ms, key, value, pairs)
             queue = self._router.queue_of(known, record, key, value)
             callback = self._callback_for(queue, on_delivery)

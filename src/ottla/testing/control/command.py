@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import signal
 import threading
@@ -18,7 +17,7 @@ from ottla.config.options import find_option
 from ottla.errors import ConfigError
 from ottla.model import Endpoint
 from ottla.testing.broker import Broker, with_endless_retention
-from ottla.testing.control.server import ControlServer
+from ottla.testing.control.server import ControlServer, is_loopback
 
 STDIN: Final = 0
 
@@ -26,7 +25,7 @@ STDIN: Final = 0
 def run(arguments: Arguments) -> int:
     """Runs until told to stop; 0 after a clean stop."""
     control = Endpoint.parse(arguments.control)
-    if not arguments.allow_remote_control and not _is_loopback(control.host):
+    if not arguments.allow_remote_control and not is_loopback(control.host):
         raise ConfigError(
             f"--control {control} may be reached from other machines, and asks for no password: "
             "write 127.0.0.1, or add --allow-remote-control"
@@ -43,7 +42,10 @@ def run(arguments: Arguments) -> int:
         signal.signal(number, lambda *_: stopping.set())
     if arguments.stop_with_stdin:
         threading.Thread(target=_wait_for_end_of_stdin, args=(stopping,), daemon=True).start()
-    with broker, ControlServer(broker, control) as server:
+    with (
+        broker,
+        ControlServer(broker, control, allows_remote=arguments.allow_remote_control) as server,
+    ):
         try:
             print(f"listening on {broker.bootstrap_servers}", flush=True)
             print(f"control on http://{server.endpoint}", flush=True)
@@ -51,13 +53,6 @@ def run(arguments: Arguments) -> int:
             raise CommandError("nothing reads the addresses from stdout") from error
         stopping.wait()
     return DONE
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _options_of(texts: Sequence[str]) -> dict[str, object]:

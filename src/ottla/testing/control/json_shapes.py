@@ -209,7 +209,7 @@ def describe_request(request: LoggedRequest) -> JsonObject:
         "version": request.version,
         "client_id": request.client_id,
         "names": [
-            {name: value for name, value in vars(named).items() if value is not None}
+            {name: value for name, value in named._asdict().items() if value is not None}
             for named in request.named
         ],
         "is_answered": request.is_answered,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
 import socket
@@ -37,9 +38,9 @@ class _BadRequestError(Exception):
 class ControlServer:
     """Serves the control API of a broker, on threads of its own."""
 
-    def __init__(self, broker: Broker, listen: Endpoint) -> None:
+    def __init__(self, broker: Broker, listen: Endpoint, *, allows_remote: bool = False) -> None:
         try:
-            self._server = _HttpServer(Control(broker), listen)
+            self._server = _HttpServer(Control(broker), listen, allows_remote)
         except OSError as error:
             raise ListenError(listen, error, " for control") from error
         self._thread = threading.Thread(
@@ -66,8 +67,10 @@ class _HttpServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, control: Control, listen: Endpoint) -> None:
+    def __init__(self, control: Control, listen: Endpoint, allows_remote: bool) -> None:
         self.control = control
+        self.allows_remote = allows_remote
+        self._listen_host = listen.host.lower()
         found = socket.getaddrinfo(*listen, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self.address_family = found[0][0]
         super().__init__(listen, _Handler)
@@ -76,6 +79,22 @@ class _HttpServer(ThreadingHTTPServer):
         # That of HTTPServer also asks the name service for the name of the host.
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def is_asked_as(self, host: str) -> bool:
+        """Whether a Host header names this machine.
+
+        The name of a page can be made to point here (DNS rebinding); the requests of that page carry its name.
+        """
+        name = urlsplit(f"//{host}").hostname
+        return name is not None and (name == self._listen_host or is_loopback(name))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or a name is that of this machine for itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -127,13 +146,27 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> JsonObject:
         body = self._read_body()
-        # A page in a browser on this machine must not control it.
-        if "Origin" in self.headers:
-            raise _BadRequestError(HTTPStatus.FORBIDDEN, "pages of browsers may not control it")
+        self._check_sender()
         url = urlsplit(self.path)
         path = [unquote(segment) for segment in url.path.strip("/").split("/")]
         query = dict(parse_qsl(url.query, keep_blank_values=True))
         return self.server.control.answer(self.command, path, query, parse_body(body))
+
+    def _check_sender(self) -> None:
+        """Refuses pages in a browser on this machine."""
+        if "Origin" in self.headers:
+            raise _BadRequestError(HTTPStatus.FORBIDDEN, "pages of browsers may not control it")
+        host = self.headers.get("Host", "")
+        try:
+            is_right = self.server.allows_remote or self.server.is_asked_as(host)
+        except ValueError:  # no address at all
+            is_right = False
+        if not is_right:
+            raise _BadRequestError(
+                HTTPStatus.FORBIDDEN,
+                f"Host {host!r} is not this machine: ask for http://127.0.0.1, "
+                "or start the broker with --allow-remote-control",
+            )
 
     def _read_body(self) -> bytes:
         if "Transfer-Encoding" in self.headers:

@@ -9,7 +9,7 @@ from ottla.client.aio.consumer.user_code import call_user
 from ottla.client.metrics.consumer_metrics import ConsumerMetrics
 from ottla.client.model import ConsumerRecord, OffsetAndMetadata
 from ottla.client.plugins.list_serializer import ListDeserializer
-from ottla.client.plugins.serializers import Deserializer, FunctionDeserializer
+from ottla.client.plugins.serializers import Deserializer, FunctionDeserializer, LookupPending
 from ottla.client.state.consumer.fetch_buffer import FetchBuffer
 from ottla.client.state.consumer.fetched_partition import FetchedPartition
 from ottla.client.state.consumer.positions import NO_EPOCH, FetchPosition
@@ -110,10 +110,14 @@ class RecordCollector:
         # It may run on another thread, while answers arrive here.
         self._buffer.in_use = fetched
         try:
-            taken: list[ConsumerRecord] = await call_user(fetched.take, max_records)
+            while True:
+                try:
+                    taken: list[ConsumerRecord] = await call_user(fetched.take, max_records)
+                    return taken
+                except LookupPending as pending:
+                    await pending.wait()
         finally:
             self._buffer.in_use = None
-        return taken
 
     def _add(
         self,
@@ -146,4 +150,5 @@ def _is_user_code(deserializer: Deserializer) -> bool:
     """Whether it may be slow, and so runs where other user code does; our own are quick enough for the loop."""
     # These two call functions of the program.
     calls_others = isinstance(deserializer, FunctionDeserializer | ListDeserializer)
+    calls_others = calls_others or getattr(deserializer, "runs_user_code", False)
     return calls_others or not type(deserializer).__module__.startswith("ottla.")

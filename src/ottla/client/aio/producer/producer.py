@@ -21,6 +21,7 @@ from ottla.client.aio.producer.sender import LARGE_BACKLOG_BYTES
 from ottla.client.aio.producer.transactor import Transactor
 from ottla.client.arguments import positions_of, seconds_of
 from ottla.client.model import ConsumerGroupMetadata, HeadersToSend, PartitionInfo
+from ottla.client.plugins.serializers import LookupPending
 from ottla.client.send.delivery import RecordFuture, SentRecords
 from ottla.client.send.record_writer import Needed, Steps, TopicNeeded
 from ottla.client.state.producer.memory import Reservation
@@ -153,6 +154,8 @@ class Producer(ClosedByBlock):
         """Wait until the next step can be taken; `deadline` is in the loop's time."""
         if isinstance(needed, TopicNeeded):
             await self._wait_for_topic(needed, deadline)
+        elif isinstance(needed, LookupPending):
+            await self._wait_for_lookup(needed, deadline)
         else:
             await self._wait_for_memory(needed, deadline)
 
@@ -176,6 +179,17 @@ class Producer(ClosedByBlock):
                     f"partitions, did not appear within {self._config.max_block_ms} ms."
                 ),
                 context={"api": "Metadata", "topic": topic},
+            ) from None
+
+    async def _wait_for_lookup(self, pending: LookupPending, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await pending.wait()
+        except TimeoutError as error:
+            if isinstance(error, TimedOutError):
+                raise
+            raise TimedOutError(
+                message=f"{pending} It took longer than max.block.ms={self._config.max_block_ms}."
             ) from None
 
     async def _wait_for_memory(self, reservation: Reservation, deadline: float) -> None:

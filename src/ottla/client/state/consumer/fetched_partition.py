@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.model import ConsumerRecord, Headers
+from ottla.client.plugins.serializers import LookupPending
 from ottla.client.state.consumer.control_records import MarkedRecord
-from ottla.errors import AbortableError, DeserializationError, ErrorCode
+from ottla.errors import AbortableError, DeserializationError, ErrorCode, KafkaError
 from ottla.model import TopicPartition
 from ottla.records.batch import (
     DEFAULT_LIMIT_BYTES,
@@ -209,6 +210,8 @@ class FetchedPartition:
                 records.append(tuple.__new__(ConsumerRecord, (*raw[:5], key, value, *raw[7:])))
         except Exception as error:
             if not records:
+                if isinstance(error, LookupPending | KafkaError):
+                    raise  # no fault of the record: a schema registry is asked first, or did not answer
                 raise self._undeserializable(self._raw[0], error) from error
         self._raw = self._raw[len(records) :]
         self.next_offset = records[-1].offset + 1

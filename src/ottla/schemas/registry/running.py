@@ -1,0 +1,143 @@
+"""The parts of a registry that runs, and the order in which they start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.events import EventLog
+from ottla.model import Endpoint
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from ottla.schemas.registry.http_server import RegistryServer
+    from ottla.schemas.registry.leadership import Leadership
+    from ottla.schemas.registry.schema_log import SchemaLog
+    from ottla.schemas.registry.service import RegistryService
+
+log = EventLog("ottla.schemas.registry")
+
+MAX_CONNECTIONS: Final = 500
+HTTP_STOP_SECONDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    """What a registry is made of."""
+
+    options: Mapping[str, object]
+    listen: Endpoint
+    advertise: Endpoint | None
+    topic: str
+    group: str
+    replication_factor: int | None
+    users: Mapping[str, str] | None
+
+
+class RunningRegistry:
+    """Everything that has to be stopped; used on its loop."""
+
+    def __init__(self, settings: RegistrySettings, listening: socket.socket) -> None:
+        self._settings = settings
+        self._socket = listening
+        host, port = listening.getsockname()[:2]
+        self._endpoint = Endpoint(host, port)
+        self._log: SchemaLog | None = None
+        self._leadership: Leadership | None = None
+        self._service: RegistryService | None = None
+        self._app: RegistryServer | None = None
+        self._server: uvicorn.Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients of this machine reach it."""
+        return f"http://{_reachable(self._endpoint)}"
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this registry writes."""
+        return self._leadership is not None and self._leadership.is_leader
+
+    async def start(self, timeout: float) -> None:
+        """Read the topic, serve HTTP and take part in the election."""
+        try:
+            await self._start(timeout)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self, timeout: float) -> None:
+        from ottla.schemas.registry.http_server import RegistryServer
+        from ottla.schemas.registry.leadership import Leadership
+        from ottla.schemas.registry.routes import Api, ClusterIdentity
+        from ottla.schemas.registry.schema_log import SchemaLog
+        from ottla.schemas.registry.service import RegistryService
+
+        settings = self._settings
+        self._log = SchemaLog(settings.options, settings.topic)
+        await self._log.start(settings.replication_factor, timeout)
+        cluster = await self._log.admin.describe_cluster()
+        own_url = f"http://{self._advertised()}"
+        self._leadership = Leadership(settings.options, self._log, settings.group, own_url)
+        self._service = RegistryService(self._log, self._leadership)
+        identity = ClusterIdentity(cluster.cluster_id or "", settings.group)
+        api = Api(self._service, identity)
+        self._app = RegistryServer(api, self._log, self._leadership, settings.users)
+        await self._serve_http(self._app)
+        self._leadership.start()
+        log.info("registry_started", "schema registry at %(url)s", url=self.url)
+
+    def _advertised(self) -> Endpoint:
+        given = self._settings.advertise
+        if given is not None:
+            # Port 0 stands for the one that was picked.
+            return Endpoint(given.host, given.port or self._endpoint.port)
+        if self._endpoint.host in ("0.0.0.0", "::"):
+            return Endpoint(socket.gethostname(), self._endpoint.port)
+        return self._endpoint
+
+    async def _serve_http(self, app: RegistryServer) -> None:
+        import uvicorn
+
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            limit_concurrency=MAX_CONNECTIONS,
+            timeout_graceful_shutdown=HTTP_STOP_SECONDS,
+            server_header=False,
+        )
+        self._server = uvicorn.Server(config)
+        self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        while not self._server.started:
+            if self._serving.done():
+                await self._serving
+                raise RuntimeError("the HTTP server did not start")
+            await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        """Stop everything that was started."""
+        if self._server is not None and self._serving is not None:
+            self._server.should_exit = True
+            await asyncio.gather(self._serving, return_exceptions=True)
+        self._socket.close()
+        if self._leadership is not None:
+            await self._leadership.close()
+        if self._app is not None:
+            await self._app.close()
+        if self._service is not None:
+            self._service.close()
+        if self._log is not None:
+            await self._log.close()
+
+
+def _reachable(endpoint: Endpoint) -> Endpoint:
+    # No client can connect to "every interface": clients of this machine use the loopback.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
+    return Endpoint(host, endpoint.port)
