@@ -39,9 +39,7 @@ _ENDED_INSIDE: Final = (
     "the transaction was committed or rolled back inside app.transaction(session), or it autocommits: leave that to "
     "the block; an exception that leaves it rolls back"
 )
-_ONLY_ONE: Final = (
-    "a handler has one app.transaction(session) in each run: put what belongs together into one block"
-)
+_ONLY_ONE: Final = "a handler has one app.transaction(session) in each run: put what belongs together into one block"
 
 
 class SessionTransaction(Generic[SessionT]):
