@@ -95,10 +95,10 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not(
 
 
 def test_who_waits_for_an_answer_is_not_idle(start: Starter, topic: str) -> None:
-    broker = start(connections_max_idle_ms=2000)
+    broker = start(connections_max_idle_ms=1000)
     with session_with(broker) as parked:
         create(parked, topic)
-        parked.send(fetch_request(topic, 0, max_wait_ms=3000), 12)
+        parked.send(fetch_request(topic, 0, max_wait_ms=1500), 12)
         assert parked.receive(FetchResponse, 12).error_code == ErrorCode.NONE
         assert is_served(parked)
 

@@ -18,7 +18,7 @@ from tests.clients.ottla_client.driver import Ottla
 from tests.faults.processes import free_port
 from tests.lasting import LASTING
 
-from ottla import Broker
+from ottla import Broker, testing
 
 MakeDriver = Callable[[str], Driver]
 MakeTransactional = Callable[[str], TransactionalDriver]
@@ -85,16 +85,16 @@ TRANSACTION_OPTIONS: dict[str, object] = {
 
 
 @pytest.fixture(scope="session")
-def one_node() -> Iterator[Broker]:
+def one_node() -> Iterator[testing.Broker]:
     """A node for the transactions of the session."""
-    with Broker(TRANSACTION_OPTIONS) as broker:
+    with testing.Broker(TRANSACTION_OPTIONS) as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
-def three_nodes() -> Iterator[Broker]:
+def three_nodes() -> Iterator[testing.Broker]:
     """Three nodes for the transactions of the session."""
-    with Broker(TRANSACTION_OPTIONS, nodes=3) as broker:
+    with testing.Broker(TRANSACTION_OPTIONS, nodes=3) as broker:
         yield broker
 
 
@@ -105,12 +105,18 @@ def make_transactional(request: pytest.FixtureRequest) -> MakeTransactional:
 
 
 @pytest.fixture(params=["one_node", "three_nodes"])
+def transactional_broker(request: pytest.FixtureRequest) -> testing.Broker:
+    """One node, and three."""
+    broker: testing.Broker = request.getfixturevalue(request.param)
+    return broker
+
+
+@pytest.fixture
 def transactional_client(
-    make_transactional: MakeTransactional, request: pytest.FixtureRequest
+    make_transactional: MakeTransactional, transactional_broker: testing.Broker
 ) -> TransactionalDriver:
     """Each client that has transactions in turn, with one node and with three."""
-    broker: Broker = request.getfixturevalue(request.param)
-    return make_transactional(broker.bootstrap_servers)
+    return make_transactional(transactional_broker.bootstrap_servers)
 
 
 class RestartableBroker:

@@ -6,7 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunningError
 
 import pytest
-from tests.clients.driver import FENCED, ConsumerOptions, RefusedError, TransactionalDriver
+from tests.clients.driver import (
+    FENCED,
+    TRANSACTION_TIMEOUT_MS,
+    ConsumerOptions,
+    RefusedError,
+    TransactionalDriver,
+)
 from tests.clients.messages import Message, numbered
 from tests.clients.transactions_seen import (
     describe,
@@ -17,13 +23,13 @@ from tests.clients.transactions_seen import (
 )
 
 from ottla.model import TopicPartition
+from ottla.testing import Broker
 
 PARTITIONS = 3
 COMMITTED = ConsumerOptions(isolation="read_committed")
 UNCOMMITTED = ConsumerOptions(isolation="read_uncommitted")
 # The last record of a partition: who reads up to it has read everything.
 END = Message(b"the end")
-SHORT_TIMEOUT_MS = 3_000
 
 
 @pytest.fixture
@@ -125,11 +131,12 @@ def test_a_second_instance_fences_the_first_and_ends_its_transaction(
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
-    client: TransactionalDriver, ottla_topic: str
+    client: TransactionalDriver, transactional_broker: Broker, ottla_topic: str
 ) -> None:
-    with client.transactional_producer(ottla_topic, SHORT_TIMEOUT_MS) as slow:
+    with client.transactional_producer(ottla_topic) as slow:
         slow.begin()
         slow.send(ottla_topic, numbered(5))
+        transactional_broker.clock.advance(TRANSACTION_TIMEOUT_MS / 1000)
         wait_for(
             "the broker aborted it",
             lambda: describe(client.bootstrap_servers, ottla_topic).state == "CompleteAbort",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from tests.apache_kafka.programs import running_kafka
 from tests.lasting import LASTING
 from tests.maven import KAFKA_VERSION, NO_LOGGING
 
-from ottla import Broker
+from ottla.testing import Broker
 
 # "ottla", "kafka", or the address of a broker with the options below.
 WHICH = os.environ.get("OTTLA_TEST_BROKER") or "ottla"
@@ -32,6 +33,25 @@ class Running:
 
     bootstrap_servers: str
     ottla: Broker | None = None
+
+    def let_pass(self, milliseconds: float) -> None:
+        """Lets time pass at the broker: at once at ours, and at others by waiting."""
+        if self.ottla is not None:
+            self.ottla.clock.advance(milliseconds / 1000)
+        else:
+            time.sleep(milliseconds / 1000)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Time passes only by `let_pass`, if the broker is ours."""
+        if self.ottla is None:
+            yield
+            return
+        self.ottla.clock.freeze()
+        try:
+            yield
+        finally:
+            self.ottla.clock.resume()
 
 
 @contextmanager

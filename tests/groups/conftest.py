@@ -73,11 +73,15 @@ def triple() -> Iterator[Running]:
 @pytest.fixture(
     params=["one-node", pytest.param("three-nodes", marks=pytest.mark.campaign)],
 )
-def bootstrap(request: pytest.FixtureRequest) -> str:
-    """Where the clients begin: one node, and in a campaign three."""
-    running: Running = request.getfixturevalue(
-        "single" if request.param == "one-node" else "triple"
-    )
+def running(request: pytest.FixtureRequest) -> Running:
+    """The broker: one node, and in a campaign three."""
+    found: Running = request.getfixturevalue("single" if request.param == "one-node" else "triple")
+    return found
+
+
+@pytest.fixture
+def bootstrap(running: Running) -> str:
+    """Where the clients begin."""
     return running.bootstrap_servers
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 
+from tests.groups.brokers import Running
 from tests.groups.checker import problems, problems_without_faults, repeated_records
 from tests.groups.conftest import MakeGroup, Topics
 from tests.groups.feed import Feed
@@ -42,8 +43,9 @@ def test_members_join_and_leave_and_every_record_is_processed_once(
 
 
 def test_a_killed_member_is_replaced_after_its_session(
-    bootstrap: str, topics: Topics, client: Client, make_group: MakeGroup, ottla_topic: str
+    running: Running, topics: Topics, client: Client, make_group: MakeGroup, ottla_topic: str
 ) -> None:
+    bootstrap = running.bootstrap_servers
     partitions = topics.create(ottla_topic, PARTITIONS)
     group = make_group(bootstrap, client)
     with Feed(bootstrap, partitions) as feed:
@@ -52,6 +54,7 @@ def test_a_killed_member_is_replaced_after_its_session(
         group.settle(partitions, first, victim)
         feed.flow()
         victim.kill()
+        running.let_pass(IMPATIENT_MS)
         group.settle(partitions, first)
         feed.drain(group.history)
     first.leave()
@@ -59,8 +62,9 @@ def test_a_killed_member_is_replaced_after_its_session(
 
 
 def test_a_member_that_slept_past_its_session_cannot_commit_and_joins_again(
-    bootstrap: str, topics: Topics, client: Client, make_group: MakeGroup, ottla_topic: str
+    running: Running, topics: Topics, client: Client, make_group: MakeGroup, ottla_topic: str
 ) -> None:
+    bootstrap = running.bootstrap_servers
     partitions = topics.create(ottla_topic, PARTITIONS)
     group = make_group(bootstrap, client)
     with Feed(bootstrap, partitions) as feed:
@@ -72,6 +76,7 @@ def test_a_member_that_slept_past_its_session_cannot_commit_and_joins_again(
         # It falls asleep between a record and its commit.
         group.history.wait("about to commit", lambda: _is_about_to_commit(group, sleeper), 10.0)
         sleeper.pause()
+        running.let_pass(IMPATIENT_MS)
         group.settle(partitions, first)
         feed.flow()
         sleeper.resume()

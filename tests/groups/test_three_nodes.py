@@ -13,8 +13,8 @@ from tests.groups.history import LOST
 from tests.groups.members import IMPATIENT_MS, Client
 from tests.groups.moves import OFFSETS_PARTITIONS, OFFSETS_TOPIC, move, move_coordinator
 
-from ottla import Broker
 from ottla.model import coordinator_partition
+from ottla.testing import Broker
 
 PARTITIONS = 6
 
@@ -69,7 +69,8 @@ def test_a_group_goes_on_while_its_coordinator_and_its_leaders_move(
 def test_a_group_survives_the_death_of_its_coordinator_and_of_a_member(
     broker: Broker, library: Client, make_group: MakeGroup, ottla_topic: str
 ) -> None:
-    partitions = Topics(broker.bootstrap_servers).create(ottla_topic, PARTITIONS)
+    topics = Topics(broker.bootstrap_servers)
+    partitions = topics.create(ottla_topic, PARTITIONS)
     group = make_group(broker.bootstrap_servers, library)
     with Feed(broker.bootstrap_servers, partitions) as feed:
         first, second = group.start([ottla_topic]), group.start([ottla_topic])
@@ -80,6 +81,9 @@ def test_a_group_survives_the_death_of_its_coordinator_and_of_a_member(
         broker.kill_node(dying)
         try:
             victim.kill()
+            # Sessions begin anew with the next coordinator.
+            topics.describe(group.group_id)
+            broker.clock.advance(IMPATIENT_MS / 1000)
             group.settle(partitions, first, second)
             feed.flow()
         finally:

@@ -60,6 +60,8 @@ def read(address: str, partition: Partition, isolation: str) -> list[Any]:
         "fetch.wait.max.ms": 10,
     }
     consumer = confluent_kafka.Consumer(settings)
+    # librdkafka waits half a second for the offset of a leader that it does not know yet.
+    consumer.list_topics(partition.topic, timeout=SECONDS)
     start = confluent_kafka.TopicPartition(
         partition.topic, partition.number, confluent_kafka.OFFSET_BEGINNING
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -260,7 +262,18 @@ def test_paths_methods_and_parameters_that_are_not_there(control: Ask) -> None:
     assert "isolation='none'" in control("GET", "/records/x?isolation=none").data["error"]
 
 
-@pytest.mark.parametrize("raw", [b"{", b"\xff\xfe", b'{"duration": NaN}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"{",
+        b"\xff\xfe",
+        b'{"duration": NaN}',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"duration": 1, "duration": 2}',
+        b'{"duration": ' + b"9" * 100_000 + b"}",
+    ],
+)
 def test_garbage_is_no_json(control: Ask, raw: bytes) -> None:
     answer = control("POST", "/clock/advance", raw=raw)
     assert answer.status == 400
@@ -291,6 +304,63 @@ def test_bodies_are_bounded_and_browsers_refused(
         assert "error" in json.load(answer)
     finally:
         connection.close()
+
+
+@pytest.mark.parametrize(
+    "duration", [10**400, "1" * 1_000_000, "1s" * 1_000_000, "1 " * 100_000, "-1s", 1e300]
+)
+def test_durations_that_are_too_long_are_refused_at_once(control: Ask, duration: Any) -> None:
+    """However many digits: the pattern of durations would take minutes, and nothing else would run meanwhile."""
+    answer = control("POST", "/clock/advance", {"duration": duration})
+    assert answer.status == 400
+    assert len(answer.data["error"]) < 300
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01 not HTTP\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 5000 + b"\r\n",
+        b"BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET http://[/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: attacker.example\r\n\r\n",
+    ],
+    ids=range(7),
+)
+def test_what_is_no_request_gets_an_error_in_json(url: str, sent: bytes) -> None:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        with contextlib.suppress(OSError):
+            connection.sendall(sent)
+        received = b""
+        with contextlib.suppress(ConnectionResetError):
+            while piece := connection.recv(65536):
+                received += piece
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.split()[1][:1] in (b"4", b"5")
+    assert head.split()[1] != b"500"
+    assert json.loads(body)["error"]
+
+
+def test_connections_that_send_slowly_do_not_keep_others_waiting(url: str, control: Ask) -> None:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    head = b"POST /clock/freeze HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+    with contextlib.ExitStack() as connections:
+        for _ in range(50):
+            slow = connections.enter_context(socket.create_connection((host, int(port)), 20))
+            slow.sendall(head)
+        assert control("GET", "/clock").data["is_frozen"] is False
+
+
+def test_the_last_node_may_be_killed_and_started(control: Ask) -> None:
+    for node in (1, 2):
+        answer = control("POST", f"/nodes/{node}/kill")
+        assert answer.status == 200
+    assert answer.data["nodes"] == []
+    assert control("GET", "/records/tea").status == 409
+    assert control("POST", "/nodes/1/start").data["nodes"] == [1]
 
 
 @pytest.mark.parametrize(

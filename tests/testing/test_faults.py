@@ -136,8 +136,12 @@ def test_a_fault_ends_with_its_block_by_remove_and_by_clear() -> None:
         ({"drop": "after", "seed": "x"}, "seed='x'"),
         ({"drop": "after", "times": 1.5}, "times=1.5"),
         ({"delay": float("nan")}, "negative or endless"),
-        ({"delay": "9" * 400 + "s"}, "negative or endless"),
+        ({"delay": "9" * 400 + "s"}, "is no duration"),
         ({"delay": 0}, "a delay of 0"),
+        ({"delay": 10**400}, "endless"),
+        ({"drop": "after", "topic": "\ud800"}, "no text of UTF-8"),
+        ({"drop": "after", "topic": "t", "partition": 1 << 31}, "is no number of a partition"),
+        ({"error": "not_leader_or_follower"}, "did you mean NOT_LEADER_OR_FOLLOWER"),
         ({"drop": "after", "topic": ""}, "topic='' can never match"),
         ({"drop": "after", "group": ""}, "group='' can never match"),
         ({"api": None, "drop": "after"}, "serves no API None"),
@@ -154,10 +158,31 @@ def test_a_fault_that_can_never_hit_is_refused(arguments: dict[str, Any], reason
     assert len(faults) == 0
 
 
-@pytest.mark.parametrize("outcomes", [[], "ok", ["okay"], ["5 parsecs"]])
+@pytest.mark.parametrize(
+    "outcomes", [[], "ok", ["okay"], ["5 parsecs"], ["-1s"], ["ok", 5], None, {"ok": 1}]
+)
 def test_a_script_without_sense_is_refused(outcomes: Any) -> None:
     with pytest.raises(ConfigError):
         Faults([1, 2]).script("Produce", outcomes)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"client_id": 5},
+        {"client_id": [5]},
+        {"client_id": "ottla-testing"},
+        {"node": "1"},
+        {"node": 1.5},
+        {"node": True},
+        {"node": [3]},
+        {"node": [1, 2]},
+    ],
+)
+def test_a_network_partition_without_sense_is_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        Faults([1, 2]).partition_network(**arguments)
 
 
 def test_what_a_fault_is_can_be_read() -> None:

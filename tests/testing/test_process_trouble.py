@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -398,3 +400,112 @@ def test_an_error_without_acknowledgements_ends_the_connection_and_sends_nothing
         connection.socket.settimeout(10)
         assert connection.socket.recv(1) == b""
         assert broker.records("orders") == []
+
+
+@pytest.mark.parametrize("trouble", ["delay", "slow disk", "network partition", "pause"])
+def test_a_kill_that_fails_beside_a_fault_leaves_a_broker_that_starts_again(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    with ottla.Producer(bootstrap_servers=broker.bootstrap_servers, client_id="till") as producer:
+        producer.send("tea", b"1").result(SECONDS)
+        match trouble:
+            case "delay":
+                broker.faults.add("Produce", delay="10m")
+            case "slow disk":
+                broker.faults.slow_disk("10m")
+            case "network partition":
+                broker.faults.partition_network(client_id="till")
+            case "pause":
+                broker.pause()
+        held = producer.send("tea", b"2")
+        if trouble != "pause":
+            wait_for(lambda: len(broker.requests("Produce")) == 2)
+
+        def fail(data_dir: str, copy_dir: str) -> None:
+            raise OSError("no room for the copy")
+
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        with monkeypatch.context() as patch:
+            patch.setattr("ottla.testing.broker._copy_contents", fail)
+            with pytest.raises(OSError, match="no room for the copy"):
+                broker.kill()
+        assert os.listdir(tmp_path) == []
+        assert broker.was_killed
+        broker.faults.clear()
+        broker.restart()
+        held.result(SECONDS)
+    assert values_of(broker, "tea") == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("trouble", ["delay", "slow disk", "network partition"])
+def test_a_restart_does_not_wait_for_what_a_fault_holds_back_and_the_fault_stays(
+    broker: Broker, caplog: pytest.LogCaptureFixture, trouble: str
+) -> None:
+    with ottla.Producer(bootstrap_servers=broker.bootstrap_servers, client_id="till") as producer:
+        producer.send("tea", b"1").result(SECONDS)
+        if trouble == "delay":
+            broker.faults.add("Produce", delay="10m", times=1)
+        elif trouble == "slow disk":
+            broker.faults.slow_disk("10m")
+        else:
+            broker.faults.partition_network(client_id="till")
+        held = producer.send("tea", b"2")
+        wait_for(lambda: len(broker.requests("Produce")) == 2)
+        began = time.monotonic()
+        broker.restart()
+        assert time.monotonic() - began < 2.5, "less than a stop waits for clients"
+        assert len(broker.faults) == 1
+        broker.faults.clear()
+        held.result(SECONDS)
+    assert "destroyed" not in caplog.text
+    assert values_of(broker, "tea") == [b"1", b"2"]
+
+
+def test_a_cluster_without_a_running_node_says_where_it_will_be_and_what_to_do() -> None:
+    with Broker(nodes=2) as broker:
+        servers = broker.bootstrap_servers
+        for node in (1, 2):
+            broker.kill_node(node)
+        assert (broker.bootstrap_servers, broker.node_ids) == (servers, [])
+        with pytest.raises(IllegalStateError, match="every node was killed: call start_node"):
+            broker.records("tea")
+
+
+def test_two_threads_change_faults_and_the_clock_while_clients_work(broker: Broker) -> None:
+    troubles: list[BaseException] = []
+    is_over = threading.Event()
+
+    def disturb(seed: int) -> None:
+        choose = random.Random(seed)
+        try:
+            while not is_over.is_set():
+                kinds: list[Callable[[], Any]] = [
+                    lambda: broker.faults.add("Produce", drop="after", times=1),
+                    lambda: broker.faults.add("Produce", error=6, probability=0.5, seed=seed),
+                    lambda: broker.faults.add(delay="10m", client_id="till"),
+                    lambda: broker.faults.slow_disk("10m"),
+                    lambda: broker.faults.partition_network(client_id="till"),
+                ]
+                fault = choose.choice(kinds)()
+                broker.clock.advance("1ms")
+                list(map(str, broker.requests()[-3:]))
+                list(broker.faults)
+                time.sleep(0.002)
+                broker.faults.remove(fault)
+        except BaseException as error:
+            troubles.append(error)
+
+    threads = [threading.Thread(target=disturb, args=(seed,)) for seed in range(2)]
+    options: Any = {"bootstrap_servers": broker.bootstrap_servers, "client_id": "till"}
+    with ottla.Producer(linger_ms=0, retry_backoff_ms=1, **options) as producer:
+        for thread in threads:
+            thread.start()
+        sent = [str(number).encode() for number in range(30)]
+        for value in sent:
+            producer.send("tea", value).result(SECONDS)
+        is_over.set()
+        for thread in threads:
+            thread.join(SECONDS)
+    assert troubles == []
+    assert len(broker.faults) == 0
+    assert values_of(broker, "tea") == sent

@@ -19,7 +19,7 @@ from ottla.broker.embedded import STOP_SECONDS
 from ottla.broker.embedded import Broker as EmbeddedBroker
 from ottla.broker.network.server import reserve_port
 from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker, start_broker
-from ottla.errors import IllegalStateError, OttlaError
+from ottla.errors import ConfigError, IllegalStateError, OttlaError
 from ottla.model import Endpoint
 from ottla.testing.clock import BrokerClock, MovableClock
 from ottla.testing.disk_faults import faulty_store
@@ -123,13 +123,15 @@ class Broker(EmbeddedBroker, Inspection):
         """What clients want as `bootstrap.servers`; while it is down after `kill`, where it will be again."""
         if self._running is None and self._last_addresses:
             return ",".join(map(str, self._last_addresses.values()))
+        if self._running is not None and not self._running.servers:  # every node was killed
+            return ",".join(map(str, self._running.addresses.values()))
         return super().bootstrap_servers
 
     def _answering_servers(self) -> str:
         if self._pause is not None:
             raise IllegalStateError("the broker is paused: call unpause()")
         self._running_broker()
-        return self.bootstrap_servers
+        return super().bootstrap_servers
 
     # Trouble of the process.
 
@@ -178,6 +180,9 @@ class Broker(EmbeddedBroker, Inspection):
         try:
             killing = _kill(running, self.data_dir, copy_dir)
             asyncio.run_coroutine_threadsafe(killing, loop).result(STOP_SECONDS)
+        except BaseException:
+            shutil.rmtree(copy_dir, ignore_errors=True)
+            raise
         finally:
             self._reserved = running.take_reserved_ports()
             self._running, self._addresses = None, {}
@@ -190,7 +195,11 @@ class Broker(EmbeddedBroker, Inspection):
             self._check_is_own()
             self.unpause()
             self._note_settings()
-            super().stop()
+            self.faults.lets_go = True
+            try:
+                super().stop()
+            finally:
+                self.faults.lets_go = False
             self._reserved = [
                 reserve_port(family, (str(address[0]), endpoint.port))
                 for endpoint in self._settings.addresses.values()
@@ -304,6 +313,8 @@ class Broker(EmbeddedBroker, Inspection):
         """
         if api is not None:
             check_api(api)
+        if topic is not None and not isinstance(topic, str):
+            raise ConfigError(f"topic={topic!r} is no name of a topic")
         return [
             request
             for request in self.log.since(self._first_request)

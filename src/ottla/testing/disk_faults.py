@@ -87,14 +87,15 @@ class _FaultyLog:
 
     def _delayed(self, settled: asyncio.Future[None] | None) -> asyncio.Future[None] | None:
         """What is durable when the engine says so, at the earliest after the delay and after earlier writes."""
-        slow_disks = self._faults.slow_disks
+        slow_disks, holds_back = self._faults.slow_disks, self._faults.holds_back
         earlier = self._late
         if not slow_disks and (earlier is None or earlier.done()):
             return settled
 
         async def settle() -> None:
             await wait_by(
-                self._clock, lambda: sum(each.delay_seconds for each in slow_disks if each.lasts)
+                self._clock,
+                lambda: sum(each.delay_seconds for each in slow_disks if holds_back(each)),
             )
             for each in (earlier, settled):
                 if each is not None:

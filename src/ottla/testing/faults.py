@@ -21,9 +21,13 @@ from ottla.errors import ConfigError, ErrorCode
 from ottla.testing.subjects import SUBJECTS, Concerns, Kind, Named, kinds_named_by
 
 Drop = Literal["before", "after"]
+# Characters of a wrong name that an error repeats.
+MAX_SHOWN: Final = 100
 ANY: Final = "*"
 # Of the clients with which the kit itself looks at a broker and seeds it: they meet no faults, and are not logged.
 OWN_CLIENT_ID: Final = "ottla-testing"
+# Partitions are numbers of 32 bits.
+LAST_PARTITION: Final = (1 << 31) - 1
 # What a fault concerns that is for everything.
 EVERYTHING: Final = Named()
 
@@ -31,9 +35,9 @@ EVERYTHING: Final = Named()
 def check_api(api: object) -> None:
     """Refuses an API that the broker does not serve."""
     if not isinstance(api, str) or api not in SUBJECTS:
-        nearest = get_close_matches(str(api), SUBJECTS, 1)
+        nearest = get_close_matches(str(api)[:MAX_SHOWN], SUBJECTS, 1)
         hint = f": did you mean {nearest[0]}?" if nearest else ""
-        raise ConfigError(f"the broker serves no API {api!r}{hint}")
+        raise ConfigError(f"the broker serves no API {repr(api)[:MAX_SHOWN]}{hint}")
 
 
 @dataclass(frozen=True)
@@ -108,11 +112,15 @@ class Target:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise ConfigError(f"{name}={value!r} can never match: it is no text")
+            if value is not None and not _is_utf_8(value):
+                raise ConfigError(f"{name}={value!r} can never match: it is no text of UTF-8")
             if value == "" and name != "client_id":
                 raise ConfigError(f"{name}='' can never match: leave it out to match all")
         if self.client_id == OWN_CLIENT_ID:
             raise ConfigError(f"client_id={OWN_CLIENT_ID!r} can never match: it is the kit's own")
-        if self.partition is not None and (type(self.partition) is not int or self.partition < 0):
+        if self.partition is not None and (
+            type(self.partition) is not int or not 0 <= self.partition <= LAST_PARTITION
+        ):
             raise ConfigError(f"partition={self.partition!r} is no number of a partition")
         if self.partition is not None and self.topic is None:
             raise ConfigError("partition= needs topic=: partitions have numbers within a topic")
@@ -247,6 +255,8 @@ class Faults:
         self._partitions: tuple[NetworkPartition, ...] = ()
         self._disk_faults: tuple[DiskFault, ...] = ()
         self._lock = threading.Lock()
+        # While the broker stops in order to start again: held answers are given, and the faults stay.
+        self.lets_go = False
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -430,6 +440,10 @@ class Faults:
             self._disk_faults = tuple(each for each in self._disk_faults if each is not fault)
             fault.lasts = False
 
+    def holds_back(self, fault: Fault | NetworkPartition | DiskFault) -> bool:
+        """Whether what a fault holds back has to wait on."""
+        return fault.lasts and not self.lets_go
+
     def clear(self) -> None:
         """Ends all faults."""
         for fault in tuple(self):
@@ -443,6 +457,14 @@ class Faults:
                 if outcome is not None:
                     return fault, outcome
         return None
+
+
+def _is_utf_8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
 
 
 def _is_sequence(given: object) -> bool:
@@ -471,7 +493,7 @@ def _outcome(text: str) -> Outcome:
         raise ConfigError(f'{text!r} is no outcome: write text, such as "lost answer"')
     if text in _OUTCOMES:
         return _OUTCOMES[text]
-    if text[:1].isdigit():
+    if text[:1].isdigit() or text.startswith("-"):
         return Outcome(delay_seconds=seconds_of(text))
     return Outcome(error=error_named(text))
 
@@ -483,9 +505,11 @@ def error_named(error: str | int) -> ErrorCode:
     else:
         found = next((code for code in ErrorCode if code.name == error), None)
     if found is None:
-        nearest = get_close_matches(str(error), [code.name for code in ErrorCode], 1)
+        nearest = get_close_matches(
+            str(error).upper()[:MAX_SHOWN], [code.name for code in ErrorCode], 1
+        )
         hint = f": did you mean {nearest[0]}?" if nearest else ""
-        raise ConfigError(f"Kafka has no error {error!r}{hint}")
+        raise ConfigError(f"Kafka has no error {repr(error)[:MAX_SHOWN]}{hint}")
     if found is ErrorCode.NONE:
         raise ConfigError("NONE is no error")
     return found

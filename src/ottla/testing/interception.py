@@ -123,7 +123,7 @@ class Interception:
             partition = self._faults.partition_between(context.client_id, node.node_id)
             if partition is not None and not call.is_from_node:
                 entry.lost = "lost in a network partition"
-                return _detached(_lose(partition))
+                return _detached(self._lose(partition))
             met = self._faults.match(_incoming(call, names))
             if met is None:
                 return self._observe(call)
@@ -141,6 +141,7 @@ class Interception:
         if outcome.drop == "before":
             call.entry.lost = "lost before it was handled"
             return call.lose(f"a fault of the test lost the request ({fault})")
+        holds_back = self._faults.holds_back
         refused = injection = None
         if outcome.error is None:
             reply = call.run()
@@ -168,7 +169,7 @@ class Interception:
                     injection.overwrite(response)
                 elif reply is not None:
                     response = merge(call.api.name, response, refused)
-            await wait_by(self._clock, lambda: outcome.delay_seconds if fault.lasts else 0.0)
+            await wait_by(self._clock, lambda: outcome.delay_seconds if holds_back(fault) else 0.0)
             if outcome.drop == "after":
                 call.entry.lost = "handled, and its answer lost"
                 return call.lose(f"a fault of the test lost the answer ({fault})")
@@ -176,6 +177,12 @@ class Interception:
             return response
 
         return begin()
+
+    async def _lose(self, partition: NetworkPartition) -> NoReply:
+        """Gives no answer and keeps the connection; when the network is whole again, the connection is cut."""
+        while self._faults.holds_back(partition):
+            await asyncio.sleep(CHECK_SECONDS)
+        raise CloseConnectionError("its request was lost in a network partition of the test")
 
     def _observe(self, call: Call) -> Any:
         """The handler's own reply; the log learns what it was."""
@@ -250,13 +257,6 @@ def _injection(call: Call, error: ErrorCode, concerns: Concerns) -> ErrorInjecti
 
 async def _detached(coroutine: Coroutine[Any, Any, Any]) -> Detached[Any]:
     return Detached(coroutine)
-
-
-async def _lose(partition: NetworkPartition) -> NoReply:
-    """Gives no answer and keeps the connection; when the network is whole again, the connection is cut."""
-    while partition.lasts:
-        await asyncio.sleep(CHECK_SECONDS)
-    raise CloseConnectionError("its request was lost in a network partition of the test")
 
 
 async def _response_of(settled: Any) -> Any:

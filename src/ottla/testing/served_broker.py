@@ -154,7 +154,10 @@ class ServedBroker(Inspection):
 
         `unpause`, or the end of a `with` block around it, lets it go on.
         """
-        self._running().send_signal(signal.SIGSTOP)
+        process = self._running()
+        if self._is_paused:
+            raise IllegalStateError("the broker is paused already")
+        process.send_signal(signal.SIGSTOP)
         self._is_paused = True
         ending = ExitStack()
         ending.callback(self.unpause)

@@ -48,6 +48,8 @@ LOCAL_ERRORS = {
     KafkaError._TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,
     KafkaError._FENCED: ErrorCode.PRODUCER_FENCED,
 }
+# A step of a transaction takes milliseconds.
+STEP_SECONDS = READ_SECONDS / 4
 RECONNECT = {
     # It waits up to ten seconds before it connects again, where nothing else is said.
     "reconnect.backoff.ms": 20,
@@ -202,17 +204,17 @@ class ConfluentTransactionalProducer(TransactionalProducer):
             group = member.client.consumer_group_metadata()
             # Its calls do not always return in the time that they are given (its issues 5456 and 5511).
             in_time(
-                lambda: self.client.send_offsets_to_transaction(places, group, READ_SECONDS),
-                2 * READ_SECONDS,
+                lambda: self.client.send_offsets_to_transaction(places, group, STEP_SECONDS),
+                2 * STEP_SECONDS,
             )
 
     def commit(self) -> None:
         with translated():
-            in_time(lambda: self.client.commit_transaction(READ_SECONDS), 2 * READ_SECONDS)
+            in_time(lambda: self.client.commit_transaction(STEP_SECONDS), 2 * STEP_SECONDS)
 
     def abort(self) -> None:
         with translated():
-            in_time(lambda: self.client.abort_transaction(READ_SECONDS), 2 * READ_SECONDS)
+            in_time(lambda: self.client.abort_transaction(STEP_SECONDS), 2 * STEP_SECONDS)
 
     def close(self) -> None:
         self.client.purge()

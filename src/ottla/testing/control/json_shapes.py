@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -92,11 +93,23 @@ LAG_ZERO: Final = {"group": NEEDED_TEXT, "topic": TEXT, "timeout": DURATION}
 def parse_body(body: bytes) -> JsonObject:
     """The object in the body of a request; without a body an empty one."""
     try:
-        found = json.loads(body, parse_constant=_refuse_constant) if body.strip() else {}
+        found = (
+            json.loads(body, parse_constant=_refuse_constant, object_pairs_hook=_without_doubles)
+            if body.strip()
+            else {}
+        )
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"the body is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise ConfigError("the body has to be an object of JSON")
+    return found
+
+
+def _without_doubles(pairs: list[tuple[str, object]]) -> JsonObject:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        raise ValueError(f"{counts.most_common(1)[0][0]!r} is there twice")
     return found
 
 

@@ -23,6 +23,7 @@ from ottla.testing.control.routes import Control, MethodError, NoSuchThingError
 MAX_BODY_BYTES: Final = 16 << 20
 # How long a connection may be silent.
 IDLE_SECONDS: Final = 60.0
+MAX_ERROR_CHARACTERS: Final = 5000
 
 logger = logging.getLogger("ottla.testing.control")
 
@@ -64,6 +65,8 @@ class ControlServer:
 
 
 class _HttpServer(ThreadingHTTPServer):
+    # More than a test suite has at once; each has a thread.
+    request_queue_size = 128
     daemon_threads = True
     block_on_close = False
 
@@ -79,6 +82,10 @@ class _HttpServer(ThreadingHTTPServer):
         # That of HTTPServer also asks the name service for the name of the host.
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that cut its connection is no news."""
+        logger.debug("the connection of %s ended", client_address, exc_info=True)
 
     def is_asked_as(self, host: str) -> bool:
         """Whether a Host header names this machine.
@@ -147,7 +154,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> JsonObject:
         body = self._read_body()
         self._check_sender()
-        url = urlsplit(self.path)
+        try:
+            url = urlsplit(self.path)
+        except ValueError as error:
+            raise ConfigError(f"the path cannot be read: {error}") from error
         path = [unquote(segment) for segment in url.path.strip("/").split("/")]
         query = dict(parse_qsl(url.query, keep_blank_values=True))
         return self.server.control.answer(self.command, path, query, parse_body(body))
@@ -156,15 +166,15 @@ class _Handler(BaseHTTPRequestHandler):
         """Refuses pages in a browser on this machine."""
         if "Origin" in self.headers:
             raise _BadRequestError(HTTPStatus.FORBIDDEN, "pages of browsers may not control it")
-        host = self.headers.get("Host", "")
+        hosts = self.headers.get_all("Host", [""])
         try:
-            is_right = self.server.allows_remote or self.server.is_asked_as(host)
+            is_right = all(map(self.server.is_asked_as, hosts))
         except ValueError:  # no address at all
             is_right = False
-        if not is_right:
+        if not is_right and not self.server.allows_remote:
             raise _BadRequestError(
                 HTTPStatus.FORBIDDEN,
-                f"Host {host!r} is not this machine: ask for http://127.0.0.1, "
+                f"Host {', '.join(hosts)!r} is not this machine: ask for http://127.0.0.1, "
                 "or start the broker with --allow-remote-control",
             )
 
@@ -186,6 +196,8 @@ class _Handler(BaseHTTPRequestHandler):
         return body
 
     def _send(self, status: HTTPStatus, answer: JsonObject, allowed: str | None) -> None:
+        if isinstance(answer.get("error"), str):
+            answer = {**answer, "error": answer["error"][:MAX_ERROR_CHARACTERS]}
         body = json.dumps(answer).encode() + b"\n"
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -196,6 +208,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the HTTP server itself refuses is JSON like all other answers."""
+        self.close_connection = True
+        if self.request_version == "HTTP/0.9":  # so it is called when the first line made no sense
+            self.request_version = self.protocol_version
+        status = HTTPStatus(code)
+        self._send(status, {"error": message or status.phrase}, None)
 
     def log_message(self, format: str, *arguments: object) -> None:
         logger.debug(format, *arguments)
