@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 _TRANSACTIONAL_ID: Final = "ottla-outbox."
 BATCH_ROWS: Final = 500
-LEASE_SECONDS: Final = 10.0
+LEASE_SECONDS: Final = 4.0
 POLL_SECONDS: Final = 0.25
 _CLEANING_SECONDS: Final = 600.0
 _FIRST_BACKOFF_SECONDS: Final = 0.2
