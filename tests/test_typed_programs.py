@@ -163,6 +163,59 @@ async def main() -> None:
             other: str = record.value  # mistake
             print(value, other)
 """,
+    "schemas_of_keys_and_values": """
+from dataclasses import dataclass
+
+import ottla
+from ottla.schemas import (
+    AvroDeserializer,
+    AvroSerializer,
+    JSONSchemaDeserializer,
+    ProtobufDeserializer,
+    SchemaRegistryClient,
+    codec_for,
+)
+
+
+@dataclass
+class Order:
+    table: int
+
+
+registry = SchemaRegistryClient(schema_registry_url="http://localhost:8081")
+serializer = AvroSerializer(Order, registry=registry)
+serializer.serialize("orders", (), Order(1))
+serializer.serialize("orders", (), "tea")  # mistake
+ottla.Producer(bootstrap_servers="a:1", value_serializer=serializer)
+
+with ottla.Consumer(
+    bootstrap_servers="a:1", value_deserializer=AvroDeserializer(Order, registry=registry)
+) as consumer:
+    for record in consumer:
+        order: Order | None = record.value
+        text: str = record.value  # mistake
+        if record.value is not None:
+            print(record.value.table + 1, order, text)
+            record.value.chair  # mistake
+
+for deserializer in (
+    JSONSchemaDeserializer(Order, registry=registry),
+    ProtobufDeserializer(Order, registry=registry),
+):
+    found = deserializer.deserialize("orders", (), b"")
+    found.table  # mistake
+
+anything = AvroDeserializer(registry=registry).deserialize("orders", (), b"")
+print(anything and anything["table"])
+
+
+async def main() -> None:
+    codec = codec_for(Order, "avro", registry=registry)
+    value: Order | None = await codec.decode("orders", False, b"")
+    await codec.encode("orders", False, value)
+    await codec.encode("orders", False, "tea")  # mistake
+    codec_for(Order, "xml", registry=registry)  # mistake
+""",
     "options_that_are_passed_on": """
 from typing import Unpack
 

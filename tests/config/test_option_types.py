@@ -20,6 +20,11 @@ def test_the_generated_module_is_up_to_date() -> None:
 @pytest.mark.parametrize("shown", CLASSES, ids=lambda shown: shown.name)
 def test_every_option_and_alias_has_a_type(shown: OptionClass) -> None:
     hints = get_type_hints(getattr(option_types, shown.name))
-    options = options_of(shown.config_class).values()
+    parents = (shown.parent,) if shown.parent is not None else ()
+    options = [
+        known
+        for config_class in (*parents, shown.config_class, *shown.also)
+        for known in options_of(config_class).values()
+    ]
     aliases = {alias.replace(".", "_") for known in options for alias in known.aliases}
     assert set(hints) == {known.field_name for known in options} | aliases

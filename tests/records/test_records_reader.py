@@ -280,3 +280,13 @@ def test_the_payload_is_released_with_the_reader(kernel: Any) -> None:
     assert len(source.read(1)) == 1
     del source
     payload += b"not exported any more"
+
+
+@both_kernels
+def test_a_reader_in_a_cycle_with_its_buffer_is_collected(kernel: Any) -> None:
+    # As the traceback of an error has it. A memoryview that the collector clears under an open view crashes Python.
+    payload = memoryview(_kernel_py.encode_records([], BASE_OFFSET, BASE_TIMESTAMP))
+    for parts in ([payload, reader(kernel, payload, 0)], [reader(kernel, payload[:], 0)]):
+        parts.append(parts)
+    del payload, parts
+    gc.collect()

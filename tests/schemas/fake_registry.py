@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import UUID
 
 
 class FakeRegistry:
@@ -41,7 +41,7 @@ class FakeRegistry:
                 versions = self.subjects.setdefault(subject, [])
                 if number not in versions:
                     versions.append(number)
-                return 200, {"id": number + 1}
+                return 200, {"id": number + 1, "guid": str(UUID(int=number + 1))}
             case ("POST", ["subjects", subject]):
                 number = self._number(body)
                 if number not in self.subjects.get(subject, []):
@@ -58,14 +58,14 @@ class FakeRegistry:
                     return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
                 return 200, self.schemas[int(number) - 1]
             case ("GET", ["schemas", "guids", guid]):
-                number = int(re.sub("[^0-9]", "", guid)[-6:])
-                return 200, self.schemas[number - 1]
+                return 200, self.schemas[UUID(guid).int - 1]
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
 
     def _number(self, body: dict[str, Any]) -> int:
-        if body not in self.schemas:
-            self.schemas.append(body)
-        return self.schemas.index(body)
+        given = {name: value for name, value in body.items() if value}
+        if given not in self.schemas:
+            self.schemas.append(given)
+        return self.schemas.index(given)
 
     def _version(self, subject: str, version: int) -> dict[str, Any]:
         number = self.subjects[subject][version - 1]

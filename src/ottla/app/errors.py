@@ -27,5 +27,13 @@ class HandlerTimeoutError(OttlaError):
     """A handler ran longer than its `handler_timeout`."""
 
 
+class ResultError(OttlaError):
+    """A handler returned something else than it declares; the record counts as failed."""
+
+
+class StartError(OttlaError):
+    """An app cannot start: no broker answers, or a topic is missing."""
+
+
 class HandlerCancelledError(OttlaError):
     """A handler ended with a cancellation that did not come from the listener."""

@@ -477,6 +477,112 @@ class AdminOptions(ClientOptions, total=False):
     """How often a call is tried again; default.api.timeout.ms is usually the better limit."""
 
 
+class AppOptions(ProducerOptions, total=False):
+    """The options of `ottla.app.App`: those of producers, consumers and admin clients."""
+
+    allow_auto_create_topics: bool | None
+    """Whether the broker may create a topic that the consumer subscribes to and that does not
+    exist.
+    """
+
+    auto_commit_interval_ms: int | None
+    """How often enable.auto.commit commits offsets."""
+
+    auto_offset_reset: str | None
+    """Where the consumer starts without a committed offset, or if it is out of range: earliest,
+    latest, by_duration:PnDTnHnMn.nS (that long ago), or none, which is an error.
+    """
+
+    check_crcs: bool | None
+    """Whether the checksums of batches are verified."""
+
+    client_rack: str | None
+    """Where the consumer is, so that it can read from a replica nearby (KIP-392)."""
+
+    default_api_timeout_ms: int | None
+    """The timeout of calls that are given none."""
+
+    default_list_key_serde_type: object
+    """The type of a key that is a list: list, tuple or another callable over its items."""
+
+    default_list_value_serde_type: object
+    """The type of a value that is a list: list, tuple or another callable over its items."""
+
+    deserializer_encoding: str | None
+    """The encoding that the deserializer str uses."""
+
+    enable_auto_commit: bool | None
+    """Whether poll commits the offsets of the records that it returned before, every
+    auto.commit.interval.ms; without group.id the default is false.
+    """
+
+    exclude_internal_topics: bool | None
+    """Whether a subscription by pattern skips internal topics."""
+
+    fetch_max_bytes: int | None
+    """The most bytes in the response to one fetch; a first batch that is larger is returned all the
+    same.
+    """
+
+    fetch_max_wait_ms: int | None
+    """How long a broker waits for fetch.min.bytes."""
+
+    fetch_min_bytes: int | None
+    """How many bytes a broker collects before it answers a fetch."""
+
+    group_id: str | None
+    """The group whose members share the partitions; subscribe and commit need one."""
+
+    group_instance_id: str | None
+    """The name of a static member (KIP-345), which keeps its partitions over a restart."""
+
+    group_protocol: GroupProtocolWord | None
+    """How the group is managed: classic. The protocol of KIP-848, consumer, is not available."""
+
+    heartbeat_interval_ms: int | None
+    """How often the consumer tells the coordinator that it is alive; below session.timeout.ms, and
+    usually a third of it.
+    """
+
+    isolation_level: IsolationLevelWord | None
+    """Whether poll returns records of open and aborted transactions."""
+
+    key_deserializer: DeserializerOf[Any] | None
+    """The deserializer of the keys of records."""
+
+    key_deserializer_encoding: str | None
+    """The encoding that the deserializer str of keys uses."""
+
+    max_partition_fetch_bytes: int | None
+    """The most bytes of one partition in the response to one fetch; a first batch that is larger is
+    returned all the same.
+    """
+
+    max_poll_interval_ms: int | None
+    """How long may pass between polls before the consumer leaves its group."""
+
+    max_poll_records: int | None
+    """How many records a poll returns at most."""
+
+    partition_assignment_strategy: object
+    """The assignors that this member can use, the preferred one first."""
+
+    session_timeout_ms: int | None
+    """How long the coordinator waits for a heartbeat before it removes the member from the group.
+    """
+
+    stall_timeout_ms: int | None
+    """How long a partition that has records may return none before the consumer logs that it stalls
+    and health() reports it; 0 disables the check. Kafka has no such option.
+    """
+
+    value_deserializer: DeserializerOf[Any] | None
+    """The deserializer of the values of records."""
+
+    value_deserializer_encoding: str | None
+    """The encoding that the deserializer str of values uses."""
+
+
 class BrokerOptions(TypedDict, total=False):
     """The options of `ottla.Broker`."""
 

@@ -84,6 +84,8 @@ class OptionClass(NamedTuple):
     doc: str
     takes_none: bool
     """Whether options may be None, which counts as not given."""
+    also: tuple[type[Config], ...] = ()
+    """More config classes, whose options belong to it too."""
 
 
 CLASSES = (
@@ -120,6 +122,15 @@ CLASSES = (
         takes_none=True,
     ),
     OptionClass(
+        name="AppOptions",
+        config_class=ConsumerConfig,
+        parent=ProducerConfig,
+        parent_name="ProducerOptions",
+        doc="The options of `ottla.app.App`: those of producers, consumers and admin clients.",
+        takes_none=True,
+        also=(AdminConfig,),
+    ),
+    OptionClass(
         name="BrokerOptions",
         config_class=BrokerConfig,
         parent=None,
@@ -147,10 +158,18 @@ def _class_text(shown: OptionClass, words: dict[tuple[str, ...], str]) -> str:
         f"class {shown.name}({shown.parent_name}, total=False):",
         f'    """{shown.doc}"""',
     ]
-    for known in options_of(shown.config_class).values():
+    options = {
+        known.name: known
+        for config_class in (shown.config_class, *shown.also)
+        for known in options_of(config_class).values()
+    }
+    for known in options.values():
         if known.name in inherited:
             continue
         type_text = _type_text(known, words, takes_none=shown.takes_none)
+        if shown.also:
+            # One app has many listeners, whose annotations say what keys and values are.
+            type_text = type_text.replace("[K]", "[Any]").replace("[V]", "[Any]")
         lines += ["", f"    {known.field_name}: {type_text}", *_doc_lines(known.documentation)]
         for alias in known.aliases:
             lines += [

@@ -5,6 +5,7 @@ Offsets of Arrow columns are checked against the end of their data before anythi
 a column that breaks Arrow's own rules costs an error and no more.
 """
 
+cimport cython
 from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 )

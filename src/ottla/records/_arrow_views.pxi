@@ -1,6 +1,8 @@
 # Included by the compiled Arrow kernel: buffers of Arrow columns, and how to read a row of them.
 
 
+# The garbage collector must not follow the view: see RecordsReader.
+@cython.no_gc
 cdef class Held:
     """A buffer that cannot go away while this is there."""
 

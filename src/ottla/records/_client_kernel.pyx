@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The record kernel of the client, compiled: the same results and errors as _client_kernel_py.py."""
 
-cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, uint32_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
@@ -311,8 +311,6 @@ cdef class RecordsBuilder:
 
 # ---------------------------------------------------------------- reading
 
-# The garbage collector must not clear the buffer's owner: the owner still counts this view.
-@cython.no_gc_clear
 cdef class RecordsReader:
     """Reads the records of a section, a few at a time, as tuples of `record_class`.
 
@@ -322,8 +320,9 @@ cdef class RecordsReader:
     are not null.
     """
 
-    cdef Py_buffer view
-    cdef bint viewing
+    # Not a field of its own, which the garbage collector would follow: it would clear a memoryview in a cycle
+    # with the reader (a traceback makes one) while this view of it is open, and Python crashes when it is released.
+    cdef Py_buffer *view
     cdef const uint8_t *at
     cdef const uint8_t *end
     cdef int64_t count
@@ -353,8 +352,10 @@ cdef class RecordsReader:
         self.last_timestamp = append_time_ms if self.appended else 0
         self.timestamp = PyLong_FromLongLong(self.last_timestamp)
         self.timestamp_type = LOG_APPEND_TIME if self.appended else CREATE_TIME
-        PyObject_GetBuffer(payload, &self.view, PyBUF_SIMPLE)
-        self.viewing = True
+        self.view = <Py_buffer *> PyMem_Calloc(1, sizeof(Py_buffer))
+        if self.view is NULL:
+            raise MemoryError
+        PyObject_GetBuffer(payload, self.view, PyBUF_SIMPLE)
         check_count(count, self.view.len)
         self.at = <const uint8_t *> self.view.buf
         self.end = self.at + self.view.len
@@ -374,8 +375,10 @@ cdef class RecordsReader:
         return cls
 
     def __dealloc__(self):
-        if self.viewing:
-            PyBuffer_Release(&self.view)
+        if self.view is not NULL:
+            # Does nothing if there is no view.
+            PyBuffer_Release(self.view)
+            PyMem_Free(self.view)
 
     @property
     def done(self):

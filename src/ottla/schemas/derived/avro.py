@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import lru_cache
+from operator import index
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from ottla.errors import ConfigError, SerializationError
 from ottla.schemas.derived.conversions import Convert, Leaves, Reading, Writing, python_types
@@ -47,12 +50,14 @@ class AvroType(NamedTuple):
     from_plain: Convert
 
 
+@lru_cache(maxsize=1000)
 def avro_type(type_: type, namespace: str | None = None) -> AvroType:
     """The Avro schema of a dataclass or a pydantic model."""
     shape = record_shape(type_)
     full_name = (lambda name: f"{namespace}.{name}") if namespace else (lambda name: name)
     leaves = Leaves(
-        write={Kind.DATETIME: _aware},
+        write=_CHECKS,
+        write_decimal=lambda shape: _decimal,
         names_records_in_unions=True,
         full_name=full_name,
     )
@@ -67,12 +72,63 @@ def avro_type(type_: type, namespace: str | None = None) -> AvroType:
     )
 
 
+# fastavro takes other types too, and changes them: 1.5 to 1, "no" to True, 7 to a moment of 1970.
+
+
+def _boolean(value: Any) -> Any:
+    if value is True or value is False:
+        return value
+    raise _unexpected(value, "bool")
+
+
+def _date(value: Any) -> Any:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    raise _unexpected(value, "date")
+
+
+def _time(value: Any) -> Any:
+    if not isinstance(value, time):
+        raise _unexpected(value, "time")
+    if value.tzinfo is not None:
+        raise SerializationError(f"{value!r} has a time zone, which a time of day has not in Avro")
+    return value
+
+
+def _uuid(value: Any) -> Any:
+    if isinstance(value, UUID):
+        return value
+    raise _unexpected(value, "UUID")
+
+
+def _decimal(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return value
+    raise _unexpected(value, "Decimal")
+
+
 def _aware(value: Any) -> Any:
-    if isinstance(value, datetime) and value.tzinfo is None:
+    if not isinstance(value, datetime):
+        raise _unexpected(value, "datetime")
+    if value.tzinfo is None:
         raise SerializationError(
             f"{value!r} has no time zone, and is no point in time: give it one, as datetime.now(UTC) does"
         )
     return value
+
+
+def _unexpected(value: object, wanted: str) -> SerializationError:
+    return SerializationError(f"{type(value).__name__} where {wanted} is expected")
+
+
+_CHECKS: dict[Kind, Convert] = {
+    Kind.BOOLEAN: _boolean,
+    Kind.INTEGER: index,
+    Kind.DATETIME: _aware,
+    Kind.DATE: _date,
+    Kind.TIME: _time,
+    Kind.UUID: _uuid,
+}
 
 
 class _Schema:

@@ -11,6 +11,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -63,6 +64,7 @@ class JSONType(NamedTuple):
     from_json: Callable[[bytes], Any] | None
 
 
+@lru_cache(maxsize=1000)
 def json_type(type_: type) -> JSONType:
     """The JSON Schema of a dataclass or a pydantic model."""
     return _pydantic(type_) if is_pydantic_model(type_) else _dataclass(type_)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -66,6 +67,7 @@ class ProtobufType(NamedTuple):
     """An object from a message that has fields of these names, whoever wrote it."""
 
 
+@lru_cache(maxsize=1000)
 def protobuf_type(type_: type, package: str | None = None) -> ProtobufType:
     """The Protobuf message of a dataclass or a pydantic model."""
     shape = record_shape(type_)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from io import BytesIO
 from typing import Any, TypeVar, overload
 
 from ottla.errors import ConfigError, DeserializationError, SerializationError
 from ottla.schemas.client.operations import ReferencedSchema
 from ottla.schemas.codec import Data
-from ottla.schemas.derived.avro import AvroType, avro_type
+from ottla.schemas.derived.avro import avro_type
 from ottla.schemas.derived.shapes import is_record_type
 from ottla.schemas.extra import require
 from ottla.schemas.model import Schema, SchemaType
@@ -20,11 +19,6 @@ from ottla.schemas.serializers.schema_deserializer import Read, SchemaDeserializ
 from ottla.schemas.serializers.schema_serializer import OwnSchema, SchemaSerializer
 
 T = TypeVar("T")
-
-
-@lru_cache(maxsize=1000)
-def _derived(type_: type, namespace: str | None) -> AvroType:
-    return avro_type(type_, namespace)
 
 
 class AvroSerializer(SchemaSerializer[T]):
@@ -97,7 +91,7 @@ class AvroSerializer(SchemaSerializer[T]):
         return self._own_of_type(type(value))
 
     def _own_of_type(self, type_: type) -> OwnSchema:
-        derived = _derived(type_, self._namespace)
+        derived = avro_type(type_, self._namespace)
         schema = Schema(derived.text)
         return OwnSchema(derived.name, schema, _encoder(parsed(schema, ()), derived.to_plain))
 
@@ -119,7 +113,7 @@ class AvroSerializer(SchemaSerializer[T]):
             return self._to_dict(value)
         if is_record_type(type(value)):
             kind: Any = type(value)
-            return _derived(kind, self._namespace).to_plain(value)
+            return avro_type(kind, self._namespace).to_plain(value)
         return value
 
 
@@ -184,7 +178,7 @@ class AvroDeserializer(SchemaDeserializer[T]):
         self._own: Any = None
         self._is_class = isinstance(schema, type) and schema is not dict
         if isinstance(schema, type) and schema is not dict:
-            derived = _derived(schema, namespace)
+            derived = avro_type(schema, namespace)
             self._own, self._from_plain = parsed(Schema(derived.text), ()), derived.from_plain
         elif schema is not None and schema is not dict:
             own = Schema(schema) if isinstance(schema, str) else schema

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, TypeVar, overload
 
 from ottla.errors import ConfigError, DeserializationError, SerializationError
 from ottla.schemas.client.operations import ReferencedSchema
 from ottla.schemas.codec import Data
-from ottla.schemas.derived.json_schema import JSONType, json_type, opened
+from ottla.schemas.derived.json_schema import json_type, opened
 from ottla.schemas.derived.shapes import is_record_type
 from ottla.schemas.extra import require
 from ottla.schemas.model import Schema, SchemaType
@@ -19,11 +18,6 @@ from ottla.schemas.serializers.schema_deserializer import Read, SchemaDeserializ
 from ottla.schemas.serializers.schema_serializer import OwnSchema, SchemaSerializer
 
 T = TypeVar("T")
-
-
-@lru_cache(maxsize=1000)
-def _derived(type_: type) -> JSONType:
-    return json_type(type_)
 
 
 class JSONSchemaSerializer(SchemaSerializer[T]):
@@ -93,7 +87,7 @@ class JSONSchemaSerializer(SchemaSerializer[T]):
         return self._own_of_type(type(value))
 
     def _own_of_type(self, type_: Any) -> OwnSchema:
-        derived = _derived(type_)
+        derived = json_type(type_)
         schema = Schema(derived.text, SchemaType.JSON)
         if derived.to_json is not None:
             return OwnSchema(derived.name, schema, derived.to_json)
@@ -137,7 +131,7 @@ class JSONSchemaSerializer(SchemaSerializer[T]):
             return self._to_dict(value)
         kind: Any = type(value)
         if is_record_type(kind):
-            to_plain = _derived(kind).to_plain
+            to_plain = json_type(kind).to_plain
             return value if to_plain is None else to_plain(value)
         return value
 
@@ -203,7 +197,7 @@ class JSONSchemaDeserializer(SchemaDeserializer[T]):
         self._own: Any = None
         self._from_json: Callable[[bytes], Any] | None = None
         if isinstance(schema, type) and schema is not dict:
-            derived = _derived(schema)
+            derived = json_type(schema)
             self._from_json = derived.from_json
             self._own = opened(json.loads(derived.text))
             self._from_plain = derived.from_plain

@@ -5,13 +5,12 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, TypeVar, overload
 
 from ottla.errors import ConfigError, DeserializationError, SerializationError
 from ottla.schemas.client.operations import ReferencedSchema
 from ottla.schemas.codec import Data
-from ottla.schemas.derived.protobuf import ProtobufType, protobuf_type, well_known
+from ottla.schemas.derived.protobuf import protobuf_type, well_known
 from ottla.schemas.derived.shapes import is_record_type
 from ottla.schemas.extra import require
 from ottla.schemas.framing import read_message_indexes, write_message_indexes
@@ -22,6 +21,7 @@ from ottla.schemas.serializers.schema_serializer import (
     ImportedSchema,
     OwnSchema,
     SchemaSerializer,
+    imported_schemas,
 )
 
 T = TypeVar("T")
@@ -29,11 +29,6 @@ T = TypeVar("T")
 # Files that every registry and every client knows: they are not registered.
 _KNOWN_IMPORTS = ("google/protobuf/", "google/type/", "confluent/")
 _FILE_NAME = "default"
-
-
-@lru_cache(maxsize=1000)
-def _derived(type_: type, package: str | None) -> ProtobufType:
-    return protobuf_type(type_, package)
 
 
 def _is_message_class(type_: object) -> bool:
@@ -118,7 +113,9 @@ class ProtobufSerializer(SchemaSerializer[T]):
 
     def _own_path(self, own: OwnSchema) -> tuple[int, ...]:
         assert own.name is not None
-        return _path_of_name(_file_of(own.schema, _references_of(own.imports)), own.name)
+        return _path_of_name(
+            _file_of(own.schema, imported_schemas(own.imports, self.schema_type)), own.name
+        )
 
 
 class ProtobufDeserializer(SchemaDeserializer[T]):
@@ -170,7 +167,7 @@ class ProtobufDeserializer(SchemaDeserializer[T]):
             to_dict = require("google.protobuf.json_format", "Protobuf").MessageToDict
             self._from_message = lambda found: to_dict(found, preserving_proto_field_name=True)
         elif message is not None and not _is_message_class(message):
-            self._from_message = _derived(message, None).from_message
+            self._from_message = protobuf_type(message, None).from_message
 
     def _reader(
         self,
@@ -222,7 +219,7 @@ def _message_and_encoder(type_: Any, package: str | None) -> tuple[Any, Callable
         raise SerializationError(
             f"{type_.__name__} has no schema of its own: send Protobuf messages, dataclasses or pydantic models"
         )
-    derived = _derived(type_, package)
+    derived = protobuf_type(type_, package)
 
     def encode_object(value: Any) -> bytes:
         message = derived.message()
@@ -244,17 +241,6 @@ def _imports_of(file: Any) -> tuple[ImportedSchema, ...]:
         for each in file.dependencies
         if not each.name.startswith(_KNOWN_IMPORTS)
     )
-
-
-def _references_of(imports: tuple[ImportedSchema, ...]) -> tuple[ReferencedSchema, ...]:
-    found: dict[str, ReferencedSchema] = {}
-    for each in imports:
-        for inner in _references_of(each.imports):
-            found.setdefault(inner.name, inner)
-        found.setdefault(
-            each.name, ReferencedSchema(each.name, Schema(each.text, SchemaType.PROTOBUF))
-        )
-    return tuple(found.values())
 
 
 def _file_of(schema: Schema, references: tuple[ReferencedSchema, ...]) -> Any:

@@ -13,6 +13,9 @@ from ottla.errors import ConfigError, KafkaError, SerializationError
 from ottla.schemas.client.exchange import Exchange
 from ottla.schemas.client.operations import ReferencedSchema, format_to_fetch
 from ottla.schemas.codec import NOT_CACHED, NotCached
+from ottla.schemas.compatibility import parsed_schema as compatibility
+from ottla.schemas.compatibility.formats import parse_schema, problems_reading
+from ottla.schemas.compatibility.parsed_schema import ParsedSchema
 from ottla.schemas.config import SerializerConfig, is_registry_option
 from ottla.schemas.framing import prefix
 from ottla.schemas.model import RegisteredSchema, Schema, SchemaReference, SchemaType
@@ -183,7 +186,7 @@ class SchemaSerializer(Generic[T_contra]):
             latest = yield from operations.get_latest_version(subject, format)
             self._check_type(latest.schema)
             if config.latest_compatibility_strict:
-                self._check_latest(latest, own)
+                yield from self._check_latest(latest, own)
             encode = yield from self._encode_with(latest.schema, own)
             ttl = operations.latest_ttl_seconds
             if ttl >= 0:
@@ -240,8 +243,41 @@ class SchemaSerializer(Generic[T_contra]):
                 f"writes {self.schema_type}"
             )
 
-    def _check_latest(self, latest: RegisteredSchema, own: OwnSchema) -> None:
+    def _check_latest(self, latest: RegisteredSchema, own: OwnSchema) -> Exchange[None]:
         """The latest version has to be able to read what the program's schema describes."""
+        operations, format = self._lookups.operations, format_to_fetch(self.schema_type)
+        of_latest = yield from operations.resolve_references(latest.schema, format)
+        of_own = yield from operations.resolve_references(own.schema, format)
+        problems = problems_reading(
+            _parsed(latest.schema, of_latest),
+            _parsed(own.schema, (*of_own, *imported_schemas(own.imports, self.schema_type))),
+            ("latest", "own"),
+        )
+        if problems:
+            raise SerializationError(
+                f"the latest version of {latest.subject} cannot read the program's schema: {problems[0]}. "
+                "Register the program's schema, or set latest.compatibility.strict to false"
+            )
+
+
+def _parsed(schema: Schema, references: tuple[ReferencedSchema, ...]) -> ParsedSchema:
+    texts = [compatibility.ReferencedSchema(each.name, each.schema.text) for each in references]
+    return parse_schema(schema.type, schema.text, texts)
+
+
+def imported_schemas(
+    imports: tuple[ImportedSchema, ...], schema_type: SchemaType
+) -> tuple[ReferencedSchema, ...]:
+    """All that a schema imports, each behind what it needs itself."""
+    found: dict[str, ReferencedSchema] = {}
+    for each in imports:
+        for inner in (*imported_schemas(each.imports, schema_type), _referenced(each, schema_type)):
+            found.setdefault(inner.name, inner)
+    return tuple(found.values())
+
+
+def _referenced(imported: ImportedSchema, schema_type: SchemaType) -> ReferencedSchema:
+    return ReferencedSchema(imported.name, Schema(imported.text, schema_type))
 
 
 def _encoded(encode: Callable[[Any], bytes], value: Any) -> bytes:
