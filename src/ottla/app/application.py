@@ -49,6 +49,7 @@ from ottla.app.instruments import Instruments, NoInstruments
 from ottla.app.letters.topic_names import is_letter_topic
 from ottla.app.listening.clients import ClientFactory
 from ottla.app.listening.runtime import Runtime
+from ottla.app.outbox import CURRENT_OUTBOX, Outbox, SessionTransaction
 from ottla.app.replies import Replies
 from ottla.app.template import CURRENT_TRANSACTION, Template
 from ottla.client.model import HeadersToSend, RecordMetadata
@@ -68,6 +69,7 @@ log = logging.getLogger("ottla.app")
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+SessionT = TypeVar("SessionT")
 Hook = Callable[[], Awaitable[None] | None]
 HookT = TypeVar("HookT", bound=Hook)
 
@@ -187,6 +189,8 @@ class App:
             send=self._template.send,
         )
         self._blocking: BlockingApp | None = None
+        self.outbox = Outbox(name)
+        """The database of `app.transaction(session)`: `app.outbox.use(engine)`."""
 
     @classmethod
     def from_properties(
@@ -420,7 +424,7 @@ class App:
             raise IllegalStateError(
                 "an exactly-once handler cannot wait for a reply: the request is sent when the handler has ended"
             )
-        if CURRENT_TRANSACTION.get() is not None:
+        if CURRENT_TRANSACTION.get() is not None or CURRENT_OUTBOX.get() is not None:
             raise IllegalStateError(
                 "a transaction cannot wait for a reply: the request is not seen before its commit"
             )
@@ -459,14 +463,25 @@ class App:
             except SchemaNeededError as needed:
                 await needed.load()
 
-    def transaction(self) -> AbstractAsyncContextManager[None]:
-        """Everything sent inside is one Kafka transaction.
+    @overload
+    def transaction(self) -> AbstractAsyncContextManager[None]: ...
+    @overload
+    def transaction(self, session: SessionT) -> SessionTransaction[SessionT]: ...
+    def transaction(self, session: Any = None) -> Any:
+        """Everything sent inside is one Kafka transaction; with a database session, part of the session's.
 
-        async with app.transaction():
-            await app.send("orders", order)
-            await app.send("stock", change)
+            async with app.transaction():
+                await app.send("orders", order)
+                await app.send("stock", change)
+
+        In a handler `async with app.transaction(session)` also notes in the database that its record is done: the
+        effect is there once. `with` does for sessions that are not awaited.
         """
-        return self._template.transaction()
+        if session is None:
+            return self._template.transaction()
+        if CURRENT_TRANSACTION.get() is not None:
+            raise IllegalStateError("there is a transaction already: they cannot be nested")
+        return self.outbox.transaction(session)
 
     @property
     def blocking(self) -> BlockingApp:
@@ -519,8 +534,11 @@ class App:
         self._template.open(clients, options.transactional_id_prefix or f"ottla-app-{self.name}")
         for hook in self._startup:
             await _call(hook)
+        await self.outbox.start(clients)
         runtime = Runtime(
-            [each.spec for each in self._listeners.values()], clients, instruments=self.instruments
+            [self.outbox.attach(each.spec) for each in self._listeners.values()],
+            clients,
+            instruments=self.instruments,
         )
         await runtime.start()
         self._runtime = runtime
@@ -579,6 +597,7 @@ class App:
         runtime, replies, clients = self._runtime, self._replies, self._clients
         if runtime is not None:
             steps.append(lambda: runtime.drain(timeout_seconds))
+        steps.append(self.outbox.stop)  # before the program closes its database
         if self._state is not _State.STARTING or runtime is not None:
             steps += [lambda hook=hook: _call(hook) for hook in self._shutdown]  # type: ignore[misc]
         if replies is not None:

@@ -34,11 +34,16 @@ def broker() -> Iterator[Broker]:
             admin.create_topics(
                 [NewTopic("orders", num_partitions=2), NewTopic("invoices", num_partitions=1)]
             )
-        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-            for number in range(RECORDS):
-                key = b"k%d" % (number % KEYS)
-                producer.send("orders", b"%03d" % number, key, partition=number % KEYS % 2)
+        produce(broker, 0, RECORDS)
         yield broker
+
+
+def produce(broker: Broker, start: int, end: int) -> None:
+    """Records with these numbers; those of a key are in one partition."""
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(start, end):
+            key = b"k%d" % (number % KEYS)
+            producer.send("orders", b"%04d" % number, key, partition=number % KEYS % 2)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -86,10 +91,10 @@ def app(broker: Broker, shop: Shop, **options: Any) -> Iterator[Process]:
         process.end()
 
 
-def wait_until_done(shop: Shop, process: Process) -> None:
+def wait_until_done(shop: Shop, process: Process, count: int = RECORDS) -> None:
     """Until all effects are there, and all invoices have left."""
     deadline = time.monotonic() + LIMIT_SECONDS
-    while len(set(shop.effects)) < RECORDS or shop.outbox:
+    while len(set(shop.effects)) < count or shop.outbox:
         if process.process.poll() is not None:
             pytest.fail(process.end())
         in_time(deadline, f"{len(set(shop.effects))} effects, {len(shop.outbox)} in the outbox")
@@ -107,8 +112,8 @@ def invoices(broker: Broker) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def check(broker: Broker, shop: Shop, *, is_ordered: bool = True) -> None:
-    expected = [f"{number:03}" for number in range(RECORDS)]
+def check(broker: Broker, shop: Shop, count: int = RECORDS, *, is_ordered: bool = True) -> None:
+    expected = [f"{number:04}" for number in range(count)]
     assert shop.effects == expected
     sent = invoices(broker)
     assert sorted(value.decode() for _, value in sent) == expected
@@ -174,11 +179,9 @@ def test_an_app_that_wakes_up_after_its_partitions_were_given_away_applies_nothi
             zombie.send(signal.SIGCONT)
             wait_until_done(shop, owner)
             # What the zombie had in hand it may try as long as it likes.
-            produce_more(broker)
-            wait_until_done_with(shop, RECORDS + 1)
-    expected = sorted([f"{number:03}" for number in range(RECORDS)] + ["last"])
-    assert shop.effects == expected
-    assert sorted(value.decode() for _, value in invoices(broker)) == expected
+            produce(broker, RECORDS, RECORDS + 1)
+            wait_until_done(shop, owner, RECORDS + 1)
+    check(broker, shop, RECORDS + 1)
 
 
 def wait_until_effects(shop: Shop, process: Process) -> None:
@@ -189,18 +192,6 @@ def wait_until_effects(shop: Shop, process: Process) -> None:
             pytest.fail(process.end())
         in_time(deadline, len(shop.effects))
         time.sleep(0.02)
-
-
-def produce_more(broker: Broker) -> None:
-    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        producer.send("orders", b"last", b"last", partition=0)
-
-
-def wait_until_done_with(shop: Shop, count: int) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while len(set(shop.effects)) < count or shop.outbox:
-        in_time(deadline, f"{len(shop.effects)} effects, {len(shop.outbox)} in the outbox")
-        time.sleep(0.05)
 
 
 @pytest.mark.campaign
@@ -222,10 +213,14 @@ def test_apps_that_are_killed_again_and_again(
     """Two at a time, killed at random: also with failing attempts, retry topics and workers out of order."""
     dice = random.Random(f"{order} {retry}")
     options = {"order": order, "retry": retry, "workers": 1 if order == "partition" else 4}
-    for _ in range(6):
+    rounds, more = 6, 300
+    for number in range(rounds):
+        start = RECORDS + number * more
+        produce(broker, start, start + more)
         with app(broker, shop, **options), app(broker, shop, **options):
-            time.sleep(dice.uniform(0.7, 2.5))
+            time.sleep(dice.uniform(0.8, 2.5))
         broker.clock.advance("1m")  # the group need not wait for the dead
+    count = RECORDS + rounds * more
     with app(broker, shop, **options) as last:
-        wait_until_done(shop, last)
-    check(broker, shop, is_ordered=retry != "topics" and order != "none")
+        wait_until_done(shop, last, count)
+    check(broker, shop, count, is_ordered=retry != "topics" and order != "none")

@@ -52,6 +52,8 @@ class HandlerDelivery:
         self.has_inbox = has_inbox
         self.refusal: str | None = None
         """Why no transaction can be entered in this call."""
+        self.is_applied = False
+        """Whether a transaction of this call was committed."""
 
     def steps(self, tables: Tables, now_ms: int) -> Steps[None]:
         """Note the records as applied; AlreadyAppliedError if some of them are."""

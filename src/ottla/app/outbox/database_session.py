@@ -7,7 +7,6 @@ does not have to. The libraries are not imported: who passes a session has done 
 from __future__ import annotations
 
 import re
-import sqlite3
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Generator
@@ -109,8 +108,6 @@ def run_blocking(session: DatabaseSession, steps: Steps[T]) -> T:
 
 def session_of(session: Any) -> DatabaseSession:
     """The port of a session; TypeError for anything that is not supported."""
-    if isinstance(session, sqlite3.Connection):
-        return _Sqlite(session)
     for module, kinds in _KINDS.items():
         library = sys.modules.get(module)
         for name, kind in kinds.items():
@@ -133,7 +130,7 @@ class _Sqlite(DatabaseSession):
 
     dialect = Dialect.SQLITE
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def perform(self, operation: Operation) -> Any:
@@ -391,6 +388,7 @@ def _dialect_of(name: str) -> Dialect:
 
 
 _KINDS: Final[dict[str, dict[str, Any]]] = {
+    "sqlite3": {"Connection": _Sqlite},
     "sqlalchemy.orm": {"Session": _SqlAlchemy, "scoped_session": _SqlAlchemy},
     "sqlalchemy.ext.asyncio": {
         "AsyncSession": _AsyncSqlAlchemy,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.app.outbox.applied_records import read_next_offsets
 from ottla.app.outbox.database import Database
-from ottla.app.outbox.database_session import Steps
+from ottla.app.outbox.database_session import Rows, Steps
 from ottla.app.outbox.outbox_listener import needs_inbox, with_outbox
 from ottla.app.outbox.relay import Relay
 from ottla.app.outbox.session_transaction import SessionTransaction
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SessionT = TypeVar("SessionT")
 
 _NO_ID: Final = ""
+_FLUSH_SECONDS: Final = 5.0
+_SETTLED_PAUSE_SECONDS: Final = 0.02
 DEFAULT_INBOX_RETENTION: Final = "7d"
 
 
@@ -180,6 +182,8 @@ class Outbox:
     async def stop(self) -> None:
         """The app stops; what is left in the outbox is sent by another process, or after the next start."""
         task, self._task = self._task, None
+        if self._relay is not None:
+            await self._relay.flush(_FLUSH_SECONDS)
         if task is not None:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -188,6 +192,22 @@ class Outbox:
         self._clients = None
         self._inbox_groups = []
         self._topic_ids = {}
+
+    async def settled(self) -> bool:
+        """Wait until the outbox is empty; whether it was so at once."""
+        if self._database is None or not self._relays:
+            return True
+        was_empty = True
+        async with self._database.connection() as connection:
+            while await connection.transact(self._has_rows()):
+                was_empty = False
+                self._wake_relay()
+                await asyncio.sleep(_SETTLED_PAUSE_SECONDS)
+        return was_empty
+
+    def _has_rows(self) -> Steps[bool]:
+        found: Rows = yield self.tables.oldest_of_outbox(self._app_name, 1)
+        return bool(found.rows)
 
     def _wake_relay(self) -> None:
         relay = self._relay

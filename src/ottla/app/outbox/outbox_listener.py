@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.app.declarations.handler_results import CORRELATION_ID
 from ottla.app.declarations.listener_spec import Delivery, Handler, ListenerSpec, Order, RawRecord
 from ottla.app.letters.letter_records import trace_back
 from ottla.app.outbox.applied_records import (
@@ -14,9 +15,10 @@ from ottla.app.outbox.applied_records import (
     HandlerDelivery,
     RecordPlace,
 )
+from ottla.errors import IllegalStateError
 
 if TYPE_CHECKING:
-    from ottla.app.delivery.unit import Unit
+    from ottla.app.delivery.unit import OutgoingRecord, Unit
 
 _ENDED: Final = "app.transaction(session) can be entered only while the handler runs: it has ended"
 _EXACTLY_ONCE: Final = (
@@ -76,9 +78,15 @@ class OutboxHandler:
         token = CURRENT_DELIVERY.set(delivery)
         try:
             await self._handler(records, unit)
+            if delivery.is_applied and any(map(_is_no_reply, unit.outgoing)):
+                raise IllegalStateError(_RESULTS)
         finally:
             delivery.refusal = _ENDED
             CURRENT_DELIVERY.reset(token)
+
+
+def _is_no_reply(record: OutgoingRecord) -> bool:
+    return all(name != CORRELATION_ID for name, _ in record.headers)
 
 
 def needs_inbox(spec: ListenerSpec) -> bool:

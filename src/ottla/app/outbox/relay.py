@@ -83,6 +83,7 @@ class Relay:
         self._loop = asyncio.get_running_loop()
         self._position_topic = position_topic(app_name)
         self._cleaned_at = -_CLEANING_SECONDS
+        self._is_empty = asyncio.Event()
         self.problem: str | None = None
         """Why nothing is relayed now; None if all is well."""
         self.is_elected = False
@@ -91,6 +92,15 @@ class Relay:
         """There is a new row; may be called on any thread."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._wake.set)
+
+    async def flush(self, timeout_seconds: float) -> None:
+        """Wait until the outbox was seen empty, if this process relays; no longer than the timeout."""
+        self._is_empty.clear()
+        self.wake()
+        if self.is_elected:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_seconds):
+                    await self._is_empty.wait()
 
     async def run(self) -> None:
         """Relay until it is cancelled; failures are logged, and tried again."""
@@ -131,7 +141,9 @@ class Relay:
 
     async def _pause(self) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), POLL_SECONDS)
+            # wait_for of Python 3.11 loses a cancellation that comes together with the event.
+            async with asyncio.timeout(POLL_SECONDS):
+                await self._wake.wait()
         self._wake.clear()
 
     # The elected relay
@@ -160,6 +172,8 @@ class Relay:
                 if rows:
                     await self._send(producer, outbox_id, rows)
                     await connection.transact(self._delete([row.id for row in rows]))
+                else:
+                    self._is_empty.set()
                 self.problem = None
                 await self._clean(connection)
                 if len(rows) < BATCH_ROWS:

@@ -133,6 +133,7 @@ class SessionTransaction(Generic[SessionT]):
             yield from self._roll_back()
             raise
         if self._delivery is not None:
+            self._delivery.is_applied = True
             self._delivery.refusal = _ONLY_ONE
         if self._has_sent:
             self._on_commit()
