@@ -222,6 +222,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["--data=d"], 1, ["d is in use by another broker", "--data DIR"]),
         (["--listen=192.0.2.1:9092"], 1, ["192.0.2.1:9092", "must belong to this machine"]),
         (["--metrics=9464"], 2, ["9464", "HOST:PORT"]),
+        (["--registry=8081"], 2, ["8081", "HOST:PORT"]),
         (["--config=secure.properties"], 2, ["SASL_SSL", "plain TCP"]),
     ],
 )
@@ -243,6 +244,34 @@ def test_a_start_that_fails_is_one_line_that_says_what_to_try(
     assert line.startswith("ottla: ")
     for word in words:
         assert taken(word) in line
+
+
+def test_a_registry_is_served_beside_the_broker(tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text("group.initial.rebalance.delay.ms=0\n")
+    arguments = ("--ephemeral", "--listen=127.0.0.1:0", "--config=server.properties")
+    with serving(tmp_path, *arguments, "--registry=127.0.0.1:0") as broker:
+        url = broker.wait_for("registry_started")["url"]
+        request = urllib.request.Request(
+            f"{url}/subjects/orders/versions",
+            b'{"schema": "\\"string\\""}',
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
+            assert json.load(answer) == {"id": 1}
+        with Admin(bootstrap_servers=broker.address) as admin:
+            assert "_schemas" in admin.list_topics()
+        taken = url.removeprefix("http://")
+        done = run(
+            tmp_path,
+            "--ephemeral",
+            "--listen=127.0.0.1:0",
+            f"--registry={taken}",
+            "--log-level=error",
+        )
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"cannot listen at {taken}" in done.stderr
+        broker.process.send_signal(signal.SIGTERM)
+        assert broker.process.wait(WAIT_SECONDS) == 0
 
 
 def test_a_folder_that_cannot_be_used_is_named_once(tmp_path: Path) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 from tests.clients.driver import Driver, ProducerOptions
 from tests.clients.messages import Message
 
 from ottla.testing import Broker
+
+TROUBLE_SECONDS = 0.3
 
 
 def values_of(broker: Broker, topic: str) -> list[bytes]:
@@ -58,3 +63,28 @@ def test_a_reader_goes_on_after_lost_fetches(
     found = admin_client.read(ottla_topic, len(values))
     assert [record.value for record in found] == values
     assert fault.hits == 3
+
+
+@pytest.mark.parametrize("trouble", ["full disk", "slow disk", "network partition", "pause"])
+def test_a_producer_goes_on_when_the_trouble_is_over(
+    admin_client: Driver, ottla_broker: Broker, ottla_topic: str, trouble: str
+) -> None:
+    admin_client.create_topic(ottla_topic)
+    with admin_client.producer(ProducerOptions(idempotent=True, acks="all")) as producer:
+        producer.send(ottla_topic, [Message(b"1")])
+        match trouble:
+            case "full disk":
+                ottla_broker.faults.fill_disk()
+            case "slow disk":
+                ottla_broker.faults.slow_disk("10m")
+            case "network partition":
+                ottla_broker.faults.partition_network(node=ottla_broker.node_ids)
+            case "pause":
+                ottla_broker.pause()
+        ending = threading.Timer(TROUBLE_SECONDS, ottla_broker.reset)
+        ending.start()
+        began = time.monotonic()
+        producer.send(ottla_topic, [Message(b"2")])
+        assert time.monotonic() - began > TROUBLE_SECONDS / 2, "it was in the way"
+        ending.join()
+    assert values_of(ottla_broker, ottla_topic) == [b"1", b"2"]

@@ -243,6 +243,40 @@ def test_imported_protobuf_files_are_registered_first(
     }
 
 
+def test_a_registry_that_gives_the_text_of_proto_files_is_understood(
+    registry: FakeRegistry, client: SchemaRegistryClient
+) -> None:
+    parcel = Parcel(number=1, to=Address(street="here"))
+    data = ProtobufSerializer(Parcel, registry=client).serialize("parcels", (), parcel)
+    registry.schemas[0]["schema"] = (
+        'syntax = "proto3"; package shop; message Address { string street = 1; }'
+    )
+    registry.schemas[1]["schema"] = (
+        'syntax = "proto3"; package shop; import "shop/address.proto"; message Unused {} '
+        "message Parcel { int64 number = 1; Address to = 2; message Label { string text = 1; } }"
+    )
+    with SchemaRegistryClient(url=registry.url) as fresh:
+        assert ProtobufDeserializer(Parcel, registry=fresh).deserialize("p", (), data) == parcel
+        found = ProtobufDeserializer(registry=fresh).deserialize("p", (), data)
+    assert found is not None
+    assert found.to.street == "here"
+
+
+def test_protobuf_takes_the_latest_version_if_it_can_read_the_program_s(
+    client: SchemaRegistryClient,
+) -> None:
+    parcel = Parcel(number=1, to=Address(street="here"))
+    first = ProtobufSerializer(Parcel, registry=client).serialize("parcels", (), parcel)
+    latest = ProtobufSerializer(Parcel, registry=client, use_latest_version=True)
+    assert latest.serialize("parcels", (), parcel) == first
+    text = 'syntax = "proto3"; package shop; message Parcel { string number = 1; }'
+    client.register_schema("parcels-value", Schema(text, SchemaType.PROTOBUF))
+    with SchemaRegistryClient(schema_registry_url=client.addresses[0]) as fresh:
+        stricter = ProtobufSerializer(Parcel, registry=fresh, use_latest_version=True)
+        with pytest.raises(SerializationError, match=r"latest\.compatibility\.strict"):
+            stricter.serialize("parcels", (), parcel)
+
+
 def test_another_message_of_the_file_is_not_read_as_the_class(client: SchemaRegistryClient) -> None:
     data = ProtobufSerializer(Label, registry=client).serialize("parcels", (), Label(text="x"))
     assert data is not None

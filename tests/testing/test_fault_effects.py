@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -21,10 +25,18 @@ from tests.broker.requests import (
 )
 
 import ottla
+from ottla.broker.requests.apis import SERVED
+from ottla.broker.requests.request import RequestContext
 from ottla.client.raw import RawConnection
 from ottla.errors import ConfigError, ErrorCode
+from ottla.model import Endpoint
 from ottla.testing import Broker, wait_for
+from ottla.testing.clock import MovableClock
+from ottla.testing.faults import Faults
+from ottla.testing.interception import Interception
+from ottla.testing.request_log import RequestLog
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -370,3 +382,58 @@ def test_a_large_request_meets_a_fault_as_a_small_one_does(
     assert errors[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert len(errors) == LARGE
     assert set(list(errors.values())[:-1]) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+def test_a_search_for_a_coordinator_names_its_group_or_transactional_id(
+    ottla_broker: Broker, connection: RawConnection, ottla_topic: str, version: int
+) -> None:
+    def search(key: str, key_type: int) -> int:
+        request = FindCoordinatorRequest(
+            key=key if version < 4 else "",
+            key_type=key_type,
+            coordinator_keys=[key] if version >= 4 else [],
+        )
+        answer = connection.call(request, FindCoordinatorResponse, version)
+        return int(answer.error_code if version < 4 else answer.coordinators[0].error_code)
+
+    by_group = ottla_broker.faults.add(
+        "FindCoordinator", group=ottla_topic, error="COORDINATOR_NOT_AVAILABLE", times=1
+    )
+    by_id = ottla_broker.faults.add(
+        "FindCoordinator", transactional_id=ottla_topic, error="COORDINATOR_LOAD_IN_PROGRESS"
+    )
+    assert search("other", 0) != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (by_group.hits, by_id.hits) == (0, 0)
+    assert search(ottla_topic, 1) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (by_group.hits, by_id.hits) == (0, 1)
+    assert search(ottla_topic, 0) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (by_group.hits, by_id.hits) == (1, 1)
+    assert f"(group {ottla_topic})" in str(ottla_broker.requests("FindCoordinator")[-1])
+
+
+@pytest.mark.parametrize("fault", [None, "delay", "network partition"])
+def test_a_request_whose_connection_ends_at_once_leaves_no_coroutine_behind(
+    fault: str | None,
+) -> None:
+    faults = Faults([1])
+    if fault == "delay":
+        faults.add("Metadata", delay="1s")
+    elif fault == "network partition":
+        faults.partition_network(client_id="c")
+
+    async def answer() -> MetadataResponse:
+        raise AssertionError("it does not begin")
+
+    api = SERVED[3]._replace(handle=lambda node, request, context: answer())
+    interception = Interception(faults, RequestLog(), MovableClock())
+    intercepted = interception.intercept({3: api})[3].handle
+    node: Any = SimpleNamespace(node_id=1)
+    context = RequestContext(12, "c", Endpoint("127.0.0.1", 1), Endpoint("127.0.0.1", 2))
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        reply: Any = intercepted(node, MetadataRequest(topics=[]), context)
+        reply.close()
+        del reply
+        gc.collect()
+    assert [str(each.message) for each in warned] == []

@@ -224,6 +224,8 @@ class SkippedTest(BrokerTestCase):
         self.fail("it runs")
 
 class OrdersTest(BrokerTestCase, unittest.IsolatedAsyncioTestCase):
+    broker_nodes = 2
+
     async def test_1_leaves_it_killed(self):
         async with ottla.aio.Producer(bootstrap_servers=self.broker.bootstrap_servers) as producer:
             await (await producer.send("orders", b"1"))
@@ -238,8 +240,13 @@ class OrdersTest(BrokerTestCase, unittest.IsolatedAsyncioTestCase):
         self.assertEqual(len(self.broker.records("orders")), 2)
         self.broker.pause()
 
-    def test_3_finds_it_running(self):
+    def test_3_kills_a_node(self):
         self.assertEqual(len(self.broker.records("orders")), 2)
+        self.broker.kill_node(2)
+
+    def test_4_finds_both_running(self):
+        self.assertEqual(len(self.broker.records("orders")), 2)
+        self.assertEqual(self.broker.node_ids, [1, 2])
 
 unittest.main()
 """
@@ -254,4 +261,4 @@ def test_a_case_of_unittest_finds_its_broker_running_whatever_the_last_one_did(
         [sys.executable, "-W", "error", str(path)], capture_output=True, text=True, check=False
     )
     assert "OK (skipped=1)" in ran.stderr, ran.stderr
-    assert "Ran 4 tests" in ran.stderr
+    assert "Ran 5 tests" in ran.stderr

@@ -9,12 +9,14 @@ import os
 import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, Unpack, overload
 
+from ottla.app.app_schemas import AppSchemas, SchemaChoice
 from ottla.app.declarations.annotations import Arrow
 from ottla.app.declarations.app_options import AppOptions, read_app_options
 from ottla.app.declarations.argument_checks import is_count, is_text
@@ -33,7 +35,7 @@ from ottla.app.declarations.listener import (
     declare,
 )
 from ottla.app.declarations.listener_spec import Ack, RawRecord
-from ottla.app.declarations.record_decoding import Decoding, SchemaNeededError
+from ottla.app.declarations.record_decoding import Decoding, Read, SchemaNeededError
 from ottla.app.declarations.record_encoding import Encoding, headers_of
 from ottla.app.declarations.retries import Retry
 from ottla.app.declarations.spring_properties import load_properties
@@ -47,6 +49,8 @@ from ottla.app.delivery.unit import CURRENT_UNIT, OutgoingRecord
 from ottla.app.errors import StartError
 from ottla.app.instruments import Instruments, NoInstruments
 from ottla.app.letters.topic_names import is_letter_topic
+from ottla.app.life.combined_instruments import combine
+from ottla.app.life.tracing import tracing_if_configured
 from ottla.app.listening.clients import ClientFactory
 from ottla.app.listening.runtime import Runtime
 from ottla.app.outbox import CURRENT_OUTBOX, Outbox, SessionTransaction
@@ -59,8 +63,13 @@ from ottla.errors import ConfigError, IllegalStateError, KafkaError
 from ottla.event_loop import new_event_loop
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from ottla.app.blocking import BlockingApp
+    from ottla.app.life.app_life import EmbeddedLife
     from ottla.config.option_types import AppOptions as AppKeywords
+    from ottla.schemas.codec import Format
+    from ottla.schemas.subjects import SubjectStrategy
     from ottla.testing.app_under_test import AppUnderTest
     from ottla.testing.broker import Broker
 
@@ -124,6 +133,8 @@ class App:
         missing_topics: str = "fail",
         reply_topic: str | None = None,
         start_timeout: Duration = START_SECONDS,
+        schema_registry: str | Mapping[str, object] | None = None,
+        schema_format: Format | None = None,
         **options: Unpack[AppKeywords],
     ) -> None:
         if not is_text(name):
@@ -135,6 +146,10 @@ class App:
             if option in shared:
                 raise ConfigError(f"{option} is given in the dict and as a keyword: give it once")
             shared[option] = value
+        if isinstance(schema_registry, str):
+            shared["schema.registry.url"] = schema_registry
+        elif schema_registry is not None:
+            shared |= dotted_names(schema_registry)
         own = {"consumer": consumer or {}, "producer": producer or {}, "admin": admin or {}}
         self._set_up(
             name,
@@ -142,6 +157,7 @@ class App:
             missing_topics=missing_topics,
             reply_topic=reply_topic,
             start_timeout=start_timeout,
+            schema_format=schema_format,
         )
 
     def _set_up(
@@ -152,12 +168,14 @@ class App:
         missing_topics: str,
         reply_topic: str | None,
         start_timeout: Duration,
+        schema_format: Format | None = None,
     ) -> None:
         self.name = name
         self.options = options
         """What the options mean for consumers, producers and the admin client."""
         self.instruments: Instruments = NoInstruments()
-        """Metrics and traces; set before the start."""
+        """What observes the app; set before the start. Traces are added if OpenTelemetry is set up by then."""
+        self._observers: Instruments = NoInstruments()
         self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
         """Stand-ins for dependencies, for tests: `app.dependency_overrides[get_db] = fake_db`."""
         try:
@@ -176,9 +194,23 @@ class App:
         self._clients: ClientFactory | None = None
         self._runtime: Runtime | None = None
         self._replies: Replies | None = None
-        self._decoding = Decoding(options.key_deserializer, options.value_deserializer)
-        encoding = Encoding(options.key_serializer, options.value_serializer)
-        self._template = Template(name, encoding, lambda: self.instruments)
+        self._schemas: AppSchemas | None = None
+        if options.registry:
+            chosen = schema_format or options.schema_format or "avro"
+            self._schemas = AppSchemas(options.registry, options.codecs, chosen)
+        elif schema_format is not None or options.schema_format is not None or options.codecs:
+            raise ConfigError("schemas need a registry: give schema_registry, its address")
+        self._decoding = Decoding(
+            options.key_deserializer, options.value_deserializer, self._schemas
+        )
+        encoding = Encoding(
+            options.key_serializer,
+            options.value_serializer,
+            self._schemas,
+            # Traces are known at the start only.
+            outgoing_headers=lambda topic, pairs: self._observers.outgoing_headers(topic, pairs),
+        )
+        self._template = Template(name, encoding)
         self._context = DeclarationContext(
             app_name=name,
             options=options,
@@ -191,6 +223,7 @@ class App:
         self._blocking: BlockingApp | None = None
         self.outbox = Outbox(name)
         """The database of `app.transaction(session)`: `app.outbox.use(engine)`."""
+        self._life: EmbeddedLife | None = None
 
     @classmethod
     def from_properties(
@@ -340,6 +373,21 @@ class App:
     def topics(self) -> Mapping[str, DeclaredTopic]:
         """The declared topics by name."""
         return dict(self._topics)
+
+    def schema(
+        self,
+        wanted: type,
+        format: Format = "avro",
+        *,
+        subject_strategy: str | SubjectStrategy = "topic",
+        namespace: str | None = None,
+    ) -> None:
+        """Write a class in a format of its own, or under other subjects; before it is used in a declaration."""
+        if self._schemas is None:
+            raise ConfigError(
+                "schemas need a registry: give schema_registry, its address, to the app"
+            )
+        self._schemas.choose(wanted, SchemaChoice(format, subject_strategy, namespace))
 
     def on_startup(self, hook: HookT) -> HookT:
         """Call a function before the listeners start; it may be async."""
@@ -529,6 +577,7 @@ class App:
             producer_options=options.producer,
             admin_options=options.admin,
         )
+        self._observers = combine(self.instruments, tracing_if_configured())
         await self._prepare_topics(clients)
         self._replies = Replies(clients, self._reply_topic)
         self._template.open(clients, options.transactional_id_prefix or f"ottla-app-{self.name}")
@@ -538,7 +587,7 @@ class App:
         runtime = Runtime(
             [self.outbox.attach(each.spec) for each in self._listeners.values()],
             clients,
-            instruments=self.instruments,
+            instruments=self._observers,
         )
         await runtime.start()
         self._runtime = runtime
@@ -603,6 +652,8 @@ class App:
         if replies is not None:
             steps.append(replies.close)
         steps.append(self._template.close)
+        if self._schemas is not None:
+            steps.append(self._schemas.close)
         if clients is not None:
             steps.append(clients.close)
         failure: BaseException | None = None
@@ -663,6 +714,28 @@ class App:
         async with self:
             yield {"app": self}
 
+    def template(self) -> Self:
+        """The app as a dependency of FastAPI: `shop: Annotated[App, Depends(app.template)]`."""
+        return self
+
+    def asgi(self) -> Starlette:
+        """`/healthz`, `/readyz` and `/metrics`, to mount in a web application; call it before the app starts."""
+        from ottla.app.life.health_routes import health_routes
+
+        if self._life is None:
+            if self._state is not _State.STOPPED:
+                raise IllegalStateError(f"app {self.name} is running: call asgi() before it starts")
+            from ottla.app.life.app_life import EmbeddedLife
+
+            self._life = EmbeddedLife(self)
+        return health_routes(self._life)
+
+    def asyncapi(self, version: str = "1.0.0") -> dict[str, Any]:
+        """The AsyncAPI 3 document of what is declared; `version` is that of the app."""
+        from ottla.app.life.app_document import document_of_app
+
+        return document_of_app(self, version)
+
     # Tests
 
     def test(self, broker: Broker | None = None) -> AppUnderTest:
@@ -693,8 +766,14 @@ class App:
 
     def decoded(self, topic: str, records: Sequence[RawRecord], wanted: Any = None) -> list[Any]:
         """The values of records, as a type, or as the one that listeners declare for the topic."""
-        read = self._decoding.value_reader(self._type_of(topic) if wanted is None else wanted)
-        return [read(record) for record in records]
+        wanted = self._type_of(topic) if wanted is None else wanted
+        if self._schemas is None:
+            read = self._decoding.value_reader(wanted)
+            return [read(record) for record in records]
+        with self._schemas.for_threads() as schemas, ThreadPoolExecutor(1) as thread:
+            # Not on this thread: it may have an event loop, which the registry must not block.
+            read = replace(self._decoding, codecs=schemas).value_reader(wanted)
+            return thread.submit(_read_all, read, records).result()
 
     def _type_of(self, topic: str) -> Any:
         for listener in self._listeners.values():
@@ -723,6 +802,20 @@ def _names_at_caller() -> dict[str, Any]:
     if caller is None or caller.f_locals is caller.f_globals:
         return {}
     return dict(caller.f_locals)
+
+
+def _read_all(read: Read, records: Sequence[RawRecord]) -> list[Any]:
+    values: list[Any] = []
+    while len(values) < len(records):
+        try:
+            values.append(read(records[len(values)]))
+        except SchemaNeededError as needed:
+            asyncio.run(_load(needed))
+    return values
+
+
+async def _load(needed: SchemaNeededError) -> None:
+    await needed.load()
 
 
 async def _call(hook: Hook) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar
@@ -13,7 +13,6 @@ from typing import Any, Final, Protocol, TypeVar
 from ottla.app.declarations.record_decoding import SchemaNeededError
 from ottla.app.declarations.record_encoding import Encoding
 from ottla.app.delivery.unit import CURRENT_UNIT, OutgoingRecord, Unit
-from ottla.app.instruments import Instruments
 from ottla.app.outbox.session_transaction import CURRENT_OUTBOX
 from ottla.client.aio.producer.producer import Producer
 from ottla.client.model import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
@@ -153,12 +152,9 @@ class TransactionPool:
 class Template:
     """Sends records of an app; the app gives it its clients when it starts, and takes them away when it stops."""
 
-    def __init__(
-        self, app_name: str, encoding: Encoding, instruments: Callable[[], Instruments]
-    ) -> None:
+    def __init__(self, app_name: str, encoding: Encoding) -> None:
         self._app_name = app_name
         self.encoding = encoding
-        self._instruments = instruments
         self._clients: TemplateClients | None = None
         self._transactions: TransactionPool | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -207,8 +203,7 @@ class Template:
 
     def encode_now(self, topic: str, value: Any, **others: Any) -> OutgoingRecord:
         """The same without waiting; SchemaNeededError if a codec has to ask the registry."""
-        record = self.encoding.record(topic, value, **others)
-        return record._replace(headers=self._instruments().outgoing_headers(topic, record.headers))
+        return self.encoding.record(topic, value, **others)
 
     async def send(self, record: OutgoingRecord) -> RecordMetadata:
         """Send a record: into the outbox, into the unit of the handler, into the transaction, or alone."""

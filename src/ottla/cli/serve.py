@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import logging
 import signal
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.loop.garbage import NEW_OBJECTS
 from ottla.broker.network.listen_error import ListenError
@@ -27,6 +28,9 @@ from ottla.model import Endpoint
 from ottla.ports.errors import InUseError
 from ottla.version import VERSION
 
+if TYPE_CHECKING:
+    from ottla.schemas.registry.embedded import SchemaRegistry
+
 logger = EventLog("ottla.serve")
 
 _LISTEN_ADVICE: Final = {
@@ -40,6 +44,8 @@ def serve(arguments: Arguments) -> int:
     """Run until a signal; returns 0 after a clean stop."""
     file = None if arguments.config is None else ServerFile(Path(arguments.config))
     settings = settings_of(arguments, file)
+    if arguments.registry is not None:
+        Endpoint.parse(arguments.registry)
     level = arguments.log_level or ("debug" if arguments.verbose else "info")
     log_lines.set_up_logging(arguments.log_format, level)
     if file is not None and file.without_effect:
@@ -52,7 +58,7 @@ def serve(arguments: Arguments) -> int:
     gc.set_threshold(NEW_OBJECTS)
     loop = new_event_loop()
     try:
-        loop.run_until_complete(_serve(settings))
+        loop.run_until_complete(_serve(settings, arguments.registry))
     finally:
         loop.close()
     return 0
@@ -101,18 +107,46 @@ def _data_dir_of(arguments: Arguments, file: ServerFile | None) -> str | None:
     return DEFAULT_DATA if found is None else found
 
 
-async def _serve(settings: BrokerSettings) -> None:
+async def _serve(settings: BrokerSettings, registry_listen: str | None) -> None:
     stopping: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _stop, stopping, number.name)
     broker = await _start(settings)
+    try:
+        registry = await _start_registry(broker, registry_listen)
+    except BaseException:
+        await broker.stop()
+        raise
     print(f"listening on {broker.endpoint}", flush=True)
     reason = await stopping
     logger.info("broker_stopping", "stopping, because of %(signal)s", signal=reason)
     began = time.monotonic()
+    if registry is not None:
+        await asyncio.to_thread(registry.stop)
     await broker.stop()
     seconds = round(time.monotonic() - began, 3)
     logger.info("broker_stopped", "stopped cleanly in %(seconds).3f s", seconds=seconds)
+
+
+async def _start_registry(broker: RunningBroker, listen: str | None) -> SchemaRegistry | None:
+    """A registry on a thread of its own, which is a client of the broker as any other."""
+    if listen is None:
+        return None
+    from ottla.schemas.registry.embedded import SchemaRegistry
+
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    registry = SchemaRegistry(bootstrap_servers=str(_loopback(broker.endpoint)), listen=listen)
+    try:
+        # The broker's loop must go on meanwhile: the registry reads its topic there.
+        await asyncio.to_thread(registry.start)
+    except ConfigError as error:
+        raise CommandError(str(error), "--registry HOST:PORT chooses another address") from error
+    return registry
+
+
+def _loopback(endpoint: Endpoint) -> Endpoint:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
+    return Endpoint(host, endpoint.port)
 
 
 def _stop(stopping: asyncio.Future[str], signal_name: str) -> None:

@@ -301,6 +301,16 @@ class Broker(EmbeddedBroker, Inspection):
         self.faults.clear()
         self.clock.reset()
 
+    def end_test(self) -> None:
+        """Makes it ready for the next test: no faults, real time, and what was killed runs again."""
+        self.reset()
+        if self.was_killed:
+            self.restart()
+        elif self._running is not None:
+            for node_id in self._settings.node_ids:
+                if node_id not in self.node_ids:
+                    self.start_node(node_id)
+
     def begin_test(self) -> None:
         """Lets `requests` begin here; the fixtures and `BrokerTestCase` call it before each test."""
         self._first_request = self.log.count

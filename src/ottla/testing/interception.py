@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
+import weakref
 from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -123,7 +124,7 @@ class Interception:
             partition = self._faults.partition_between(context.client_id, node.node_id)
             if partition is not None and not call.is_from_node:
                 entry.lost = "lost in a network partition"
-                return _detached(self._lose(partition))
+                return self._lose(partition)
             met = self._faults.match(_incoming(call, names))
             if met is None:
                 return self._observe(call)
@@ -176,13 +177,17 @@ class Interception:
             self._note_answer(call, response)
             return response
 
-        return begin()
+        return _closing(begin(), reply)
 
-    async def _lose(self, partition: NetworkPartition) -> NoReply:
+    async def _lose(self, partition: NetworkPartition) -> Detached[NoReply]:
         """Gives no answer and keeps the connection; when the network is whole again, the connection is cut."""
-        while self._faults.holds_back(partition):
-            await asyncio.sleep(CHECK_SECONDS)
-        raise CloseConnectionError("its request was lost in a network partition of the test")
+
+        async def wait() -> NoReply:
+            while self._faults.holds_back(partition):
+                await asyncio.sleep(CHECK_SECONDS)
+            raise CloseConnectionError("its request was lost in a network partition of the test")
+
+        return Detached(wait())
 
     def _observe(self, call: Call) -> Any:
         """The handler's own reply; the log learns what it was."""
@@ -190,7 +195,7 @@ class Interception:
         if isinstance(reply, asyncio.Future):
             reply.add_done_callback(lambda done: self._on_done(call, done))
         elif inspect.iscoroutine(reply):
-            return self._observe_coroutine(call, reply)
+            return _closing(self._observe_coroutine(call, reply), reply)
         else:
             self._note_answer(call, reply)
         return reply
@@ -255,8 +260,11 @@ def _injection(call: Call, error: ErrorCode, concerns: Concerns) -> ErrorInjecti
     return ErrorInjection(call.api.name, call.context.version, error, concerns, topic_name)
 
 
-async def _detached(coroutine: Coroutine[Any, Any, Any]) -> Detached[Any]:
-    return Detached(coroutine)
+def _closing(wrapper: Coroutine[Any, Any, Any], reply: Any) -> Coroutine[Any, Any, Any]:
+    """A coroutine around a handler's: one that is dropped before it begins takes the other along, without a warning."""
+    if inspect.iscoroutine(reply):
+        weakref.finalize(wrapper, reply.close)
+    return wrapper
 
 
 async def _response_of(settled: Any) -> Any:

@@ -166,9 +166,7 @@ def pytest_runtest_teardown() -> Generator[None, Any, Any]:
     finally:
         for broker in _brokers():
             if broker.is_shared:
-                broker.reset()
-                if broker.was_killed:
-                    broker.restart()
+                broker.end_test()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,8 +12,10 @@ from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from ottla.broker.handlers.find_coordinator import GROUP
 from ottla.broker.requests.apis import SERVED
 from ottla.wire.declare import fields_of
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.types import ZERO_UUID
 
 
@@ -24,6 +26,8 @@ class Kind(Enum):
     PARTITION = "partition"
     GROUP = "group"
     TRANSACTION = "transactional_id"
+    # A group or a transactional id, as the request says for all of its keys.
+    COORDINATOR = "coordinator"
     OTHER = "other"
 
 
@@ -111,7 +115,7 @@ SUBJECTS: dict[str, tuple[Listed, ...]] = {
             key=_TOPIC,
         ),
     ),
-    "FindCoordinator": (Listed("coordinator_keys", "coordinators", Kind.OTHER, ("", "key")),),
+    "FindCoordinator": (Listed("coordinator_keys", "coordinators", Kind.COORDINATOR, ("", "key")),),
     "Heartbeat": (),
     "IncrementalAlterConfigs": (Listed("resources", "responses", Kind.OTHER, _RESOURCE),),
     "InitProducerId": (),
@@ -213,6 +217,10 @@ class Names:
 
 def whole_of(request: Any) -> Named:
     """What a request names as a whole: its group, its transactional id."""
+    if isinstance(request, FindCoordinatorRequest):
+        # Since version 4 the keys are listed, and the key itself is empty.
+        is_group = request.key_type == GROUP
+        return Named(group=request.key) if is_group else Named(transactional_id=request.key)
     return Named(
         group=getattr(request, "group_id", None) or None,
         transactional_id=getattr(request, "transactional_id", None)
@@ -265,6 +273,9 @@ def name_of(element: Any, listed: Listed, outer: Named, topic_name: TopicName) -
             return Named(outer.topic, outer.partition, value, outer.transactional_id)
         case Kind.TRANSACTION:
             return Named(outer.topic, outer.partition, outer.group, value)
+        case Kind.COORDINATOR:
+            is_group = outer.group is not None
+            return Named(group=value) if is_group else Named(transactional_id=value)
         case Kind.OTHER:
             return outer
 
@@ -273,6 +284,8 @@ def kinds_named_by(api: str) -> set[Kind]:
     """What requests of an API can name, in some version."""
     request: type = next(served.request for served in SERVED.values() if served.name == api)
     kinds = set(_kinds_in(SUBJECTS[api]))
+    if Kind.COORDINATOR in kinds:
+        kinds |= {Kind.GROUP, Kind.TRANSACTION}
     for field in fields_of(request):
         if field.name == "group_id":
             kinds.add(Kind.GROUP)

@@ -46,9 +46,7 @@ class BrokerTestCase(unittest.TestCase):
             if _failures(result) > failed_before:
                 print(f"requests of {self.id()}:", file=sys.stderr)
                 print(format_requests(self.broker.requests(), SHOWN_REQUESTS), file=sys.stderr)
-            self.broker.reset()
-            if self.broker.was_killed:
-                self.broker.restart()
+            self.broker.end_test()
 
 
 def _failures(result: Any) -> int:

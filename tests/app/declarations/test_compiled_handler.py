@@ -152,6 +152,36 @@ def test_values_of_many_types(app: App) -> None:
     assert seen == ["ü", 42, Guest(name="Ada"), {"a": [1]}, b"x", None, None]
 
 
+def test_deserializers_of_the_options() -> None:
+    seen: list[object] = []
+    app = App("billing", key_deserializer="int", value_deserializer="string")
+
+    @app.listener("a")
+    async def whole(record: Record) -> None:
+        seen.extend([record.key, record.value])
+
+    @app.listener("a")
+    async def plain(value, key) -> None:  # type: ignore[no-untyped-def]
+        seen.extend([value, key])
+
+    @app.listener("a")
+    async def wrong(value: bytes, key: Key[str]) -> None: ...
+
+    @app.listener("a")
+    async def converted(order: Order, key: int) -> None:
+        seen.extend([order, key])
+
+    key = (5).to_bytes(4, "big")
+    run(whole, raw_record(b"tea", key))
+    run(plain, raw_record(b"tea", key))
+    run(converted, raw_record(b'{"table": 4}', key))
+    assert seen == [5, "tea", "tea", 5, Order(4), 5]
+    with pytest.raises(UnreadableRecordError, match=r"key\.deserializer made int, and .* str"):
+        run(wrong, raw_record(b"tea", key))
+    with pytest.raises(UnreadableRecordError, match="key: 3 bytes where a number has 4"):
+        run(whole, raw_record(b"tea", b"abc"))
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [

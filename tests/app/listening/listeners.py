@@ -67,13 +67,13 @@ def copy_to(topic: str, record: RawRecord, unit: Unit) -> None:
     unit.collect(OutgoingRecord(topic, record.value, record.key))
 
 
-def seed(broker: Broker, topic: str, count: int, *, keys: int = 5) -> None:
+def seed(broker: Broker, topic: str, count: int, *, keys: int = 5, first: int = 0) -> None:
     """Records with their number as value, and keys in turn."""
     with ottla.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send_many(
             topic,
-            [b"%d" % number for number in range(count)],
-            keys=[b"k%d" % (number % keys) for number in range(count)],
+            [b"%d" % number for number in range(first, first + count)],
+            keys=[b"k%d" % (number % keys) for number in range(first, first + count)],
         )
         producer.flush()
 

@@ -13,9 +13,10 @@ from ottla.client.plugins.serializers import Deserializer, Serializer
 from ottla.config.admin import AdminConfig
 from ottla.config.client import ClientConfig
 from ottla.config.consumer import ConsumerConfig
-from ottla.config.options import dotted_names, find_option, options_of, unsupported_hint
+from ottla.config.options import Config, dotted_names, find_option, options_of, unsupported_hint
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigError
+from ottla.schemas.config import RegistryConfig, SerializerConfig
 
 SIDES: Final[Mapping[str, type[ClientConfig]]] = {
     "consumer": ConsumerConfig,
@@ -26,6 +27,17 @@ SIDES: Final[Mapping[str, type[ClientConfig]]] = {
 _STAND_INS: Final[Mapping[str, Mapping[str, object]]] = {
     side: {"bootstrap.servers": "127.0.0.1:9092"} for side in SIDES
 } | {"consumer": {"bootstrap.servers": "127.0.0.1:9092", "group.id": "group"}}
+
+
+_CONFLUENT_CLASSES: Final = {
+    f"io.confluent.kafka.serializers.{java}{end}": ours
+    for java, ours in {
+        "KafkaAvro": "avro",
+        "json.KafkaJsonSchema": "json",
+        "protobuf.KafkaProtobuf": "protobuf",
+    }.items()
+    for end in ("Serializer", "Deserializer")
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,12 @@ class AppOptions:
     idle_after_seconds: float | None = None
     starts_paused: bool = False
     tolerates_missing_topics: bool = False
+    registry: Mapping[str, object] = field(default_factory=dict)
+    """The options of the schema registry's client; empty without one."""
+    codecs: Mapping[str, object] = field(default_factory=dict)
+    """The options of serializers with schemas, such as auto.register.schemas."""
+    schema_format: str | None = None
+    """The format that Confluent's serializers in a properties file name."""
 
     @property
     def bootstrap_servers(self) -> object:
@@ -71,7 +89,7 @@ class AppOptions:
         return replace(self, **sides)  # type: ignore[arg-type]
 
 
-def knows(config_class: type[ClientConfig], name: str) -> bool:
+def knows(config_class: type[Config], name: str) -> bool:
     """Whether a client has an option of this name."""
     options = options_of(config_class)
     return name in options or any(name in each.aliases for each in options.values())
@@ -113,9 +131,10 @@ def read_app_options(
     **defaults: Any,
 ) -> AppOptions:
     """The options of an app: `shared` ones by name, `own` ones of one side over them."""
-    sides = share_out(shared)
+    schemas = _SchemaOptions()
+    sides = share_out(schemas.taken_from(shared))
     for side, options in own.items():
-        for option, value in dotted_names(options).items():
+        for option, value in schemas.taken_from(options).items():
             find_option(SIDES[side], option)
             sides[side][option] = value
     consumer, producer, admin = sides["consumer"], sides["producer"], sides["admin"]
@@ -138,8 +157,36 @@ def read_app_options(
         key_serializer=key_serializer,
         value_serializer=value_serializer,
         ack=ack,
+        registry=schemas.registry,
+        codecs=schemas.codecs,
+        schema_format=schemas.format,
         **defaults,
     )
+
+
+class _SchemaOptions:
+    """The options of schemas among others: the registry's client, serializers, and Confluent's Java classes."""
+
+    def __init__(self) -> None:
+        self.registry: dict[str, object] = {}
+        self.codecs: dict[str, object] = {}
+        self.format: str | None = None
+
+    def taken_from(self, options: Mapping[str, object]) -> dict[str, object]:
+        """The other options, with dots."""
+        others = {}
+        for name, value in dotted_names(options).items():
+            if value is None:
+                continue
+            if name.startswith("schema.registry.") or knows(RegistryConfig, name):
+                self.registry[name] = value
+            elif knows(SerializerConfig, name):
+                self.codecs[name] = value
+            elif isinstance(value, str) and value in _CONFLUENT_CLASSES:
+                self.format = _CONFLUENT_CLASSES[value]
+            else:
+                others[name] = value
+        return others
 
 
 def _check(sides: Mapping[str, Mapping[str, object]]) -> None:

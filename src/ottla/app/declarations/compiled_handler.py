@@ -62,6 +62,8 @@ class CompiledHandler:
         self.is_batch = is_batch
         self._label = label
         self._function = function
+        self.signature = signature
+        """What the function's parameters ask for."""
         self._arguments = signature.arguments
         self.results = results
         """What the function declares to return."""

@@ -35,7 +35,7 @@ class FromRecord:
 
     name: str
     read: Read
-    part: RecordPart | None = None
+    part: RecordPart | Header = RecordPart.VALUE
     wanted: Any = Any
 
 
@@ -182,9 +182,7 @@ class SignatureReader:
             part = RecordPart.VALUE
         if part is RecordPart.VALUE and wanted is Any:
             wanted = self._value_type
-        return FromRecord(
-            parameter.name, self._reader(parameter.name, part, wanted), _kind(part), wanted
-        )
+        return FromRecord(parameter.name, self._reader(parameter.name, part, wanted), part, wanted)
 
     def _special(self, parameter: inspect.Parameter, hint: Any) -> Argument | None:
         marker = _marker(hint, Depends)
@@ -254,7 +252,7 @@ class SignatureReader:
             if part is RecordPart.VALUE and wanted is Any:
                 wanted = self._value_type
             return FromRecord(
-                parameter.name, self._reader(parameter.name, part, wanted), _kind(part), wanted
+                parameter.name, self._reader(parameter.name, part, wanted), part, wanted
             )
         if parameter.default is not inspect.Parameter.empty:
             return None
@@ -328,10 +326,6 @@ def _marker(hint: Any, kind: Any) -> Any:
 
 def _bare(hint: Any) -> Any:
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
-
-
-def _kind(part: RecordPart | Header) -> RecordPart | None:
-    return part if isinstance(part, RecordPart) else None
 
 
 def _record_reader(decoding: Decoding, wanted: Any) -> Read:

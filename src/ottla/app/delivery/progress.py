@@ -62,6 +62,16 @@ class PartitionProgress:
         while finished and window and window[0] in finished:
             finished.remove(window.popleft())
 
+    def is_unfinished(self, offset: int) -> bool:
+        """Whether a record at this offset, taken or still to come, is not finished."""
+        base = self.commit_offset
+        return (
+            base is not None
+            and offset >= base
+            and offset not in self._finished
+            and not self._was_finished(offset)
+        )
+
     @property
     def unfinished_count(self) -> int:
         """How many taken records are not finished."""

@@ -55,11 +55,17 @@ class PartitionWindow:
         committed: OffsetAndMetadata | None = None,
         gaps: Gaps = NO_GAPS,
         *,
+        start_offset: int | None = None,
         is_retry_topic: bool = False,
     ) -> None:
         self.partition = partition
         self.limits = limits
-        self.progress = PartitionProgress(None if committed is None else committed.offset, gaps)
+        self.start_offset = start_offset
+        """Where it began, unless at the committed offset; None until the first record, if the consumer chooses."""
+        self._is_moved = committed is None or start_offset is not None
+        if start_offset is None and committed is not None:
+            start_offset = committed.offset
+        self.progress = PartitionProgress(start_offset, gaps)
         self.queue = create_queue(order)
         self.is_closed = False
         """Given up: what its handlers still do counts for nothing."""
@@ -98,6 +104,8 @@ class PartitionWindow:
         """Records of a poll, with due times where they have some; returns how many were finished earlier."""
         offsets = [record.offset for record in records]
         finished = self.progress.take(offsets, next_offset.offset)
+        if self.start_offset is None:
+            self.start_offset = offsets[0] if offsets else next_offset.offset
         self._epoch = (next_offset.offset, next_offset.leader_epoch)
         self._batch_ends.append(next_offset.offset)
         if finished:
@@ -235,9 +243,11 @@ class PartitionWindow:
         offset = progress.commit_offset
         if offset is None:
             return None
-        attempts = (
-            Attempts(at, each.count, each.due_ms) for at, each in sorted(self._failures.items())
-        )
+        attempts = [
+            Attempts(at, each.count, each.due_ms)
+            for at, each in sorted(self._failures.items())
+            if progress.is_unfinished(at)
+        ]
         metadata = progress.metadata(attempts, self.limits.metadata_bytes)
         if metadata is None:
             # The limit of the broker has become smaller: wait until the first records are finished.
@@ -249,14 +259,25 @@ class PartitionWindow:
             return None
         return found
 
+    def restart_offset(self, committed: OffsetAndMetadata | None) -> int | None:
+        """Where to begin again: where it began, if nothing was committed since; None for the committed offset."""
+        if not self._is_moved or _place(committed) != _place(self.committed):
+            return None
+        return self.start_offset
+
     def was_committed(self, offset: OffsetAndMetadata) -> int:
         """A commit succeeded; returns by how many offsets it moved."""
         last, self.committed = self.committed, offset
+        self._is_moved = False
         return 0 if last is None else max(0, offset.offset - last.offset)
 
     def close(self) -> None:
         """Give the partition up."""
         self.is_closing = self.is_closed = True
+
+
+def _place(committed: OffsetAndMetadata | None) -> tuple[int, str] | None:
+    return None if committed is None else (committed.offset, committed.metadata)
 
 
 def size_of(record: RawRecord) -> int:

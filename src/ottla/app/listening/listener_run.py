@@ -14,7 +14,7 @@ from inspect import isawaitable
 from typing import Any, Final, TypeVar
 
 from ottla.app.declarations.listener_spec import Delivery, ListenerSpec
-from ottla.app.delivery.gaps import NO_GAPS, decode_gaps
+from ottla.app.delivery.gaps import NO_GAPS, Gaps, decode_gaps
 from ottla.app.delivery.window import PartitionWindow, WindowLimits
 from ottla.app.instruments import Instruments, NoInstruments
 from ottla.app.letters.history import read_history
@@ -22,14 +22,26 @@ from ottla.app.letters.topic_names import retry_number
 from ottla.app.listening.app_clock import AppClock
 from ottla.app.listening.clients import Clients, RawConsumer
 from ottla.app.listening.letter_writer import LetterWriter
-from ottla.app.listening.listener_health import ListenerCounters, ListenerHealth, ListenerStatus
+from ottla.app.listening.listener_health import (
+    ListenerCounters,
+    ListenerHealth,
+    ListenerStatus,
+    PartitionHealth,
+)
+from ottla.app.listening.metadata_limit import read_metadata_limit
 from ottla.app.listening.offset_commits import OffsetCommits
+from ottla.app.listening.transaction_committer import TransactionCommitter
 from ottla.app.listening.workers import Workers, place_of
 from ottla.client.admin_model.offsets import IsolationLevel, OffsetSpec
-from ottla.client.model import ConsumerGroupMetadata, ConsumerRecords, OffsetAndMetadata
+from ottla.client.model import (
+    ConsumerGroupMetadata,
+    ConsumerRecords,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+)
 from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig
-from ottla.errors import IllegalStateError, RetriableError, TimedOutError, WakeupError
+from ottla.errors import ConfigError, IllegalStateError, RetriableError, TimedOutError, WakeupError
 from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.app")
@@ -65,11 +77,11 @@ class ListenerRun:
         self._clients = clients
         self._instruments: Instruments = NoInstruments() if instruments is None else instruments
         self._clock = AppClock() if clock is None else clock
-        self._limits = WindowLimits() if limits is None else limits
+        self._limits = limits
         self._status = ListenerStatus.STARTING
         self._failure: BaseException | None = None
         self._windows: dict[TopicPartition, PartitionWindow] = {}
-        self._commands: deque[Callable[[], Awaitable[None]]] = deque()
+        self._commands: deque[tuple[Callable[[], Awaitable[None]], asyncio.Future[Any]]] = deque()
         self._is_polling = False
         self._is_user_paused = spec.starts_paused
         self._is_stopping = False
@@ -97,21 +109,17 @@ class ListenerRun:
             counters=self.counters,
             on_fatal=self.fail,
         )
-        self._finisher = OffsetCommits(
-            self.spec,
-            clients=self._clients,
-            windows=self._windows,
-            instruments=self._instruments,
-            counters=self.counters,
-            wake_pump=self._wake,
-            not_delivered=self._workers.not_delivered,
-            offer=self._workers.offer,
-        )
+        self._finisher = self._create_finisher()
         self._workers.use(self._finisher, self._windows.values())
         self._workers.is_paused = self._is_user_paused
         self._clock.on_advance.append(self._workers.look_at_due)
         if not isinstance(self.spec.topics, re.Pattern):
             await self._letters.create_topics(self._clients.admin, self.spec.topics)
+        if self._limits is None:
+            self._limits = WindowLimits(
+                metadata_bytes=await read_metadata_limit(self._clients.admin)
+            )
+        await self._finisher.start()
         self._consumer = self._clients.consumer(self._consumer_options())
         self._max_poll_seconds = self._max_poll_interval_seconds()
         self._isolation_level = (
@@ -122,6 +130,33 @@ class ListenerRun:
         self._consumer.subscribe(self._subscription(), _RebalanceCalls(self))
         self._status = ListenerStatus.RUNNING
         self._pump_task = self._loop.create_task(self._run(), name=f"ottla-{self.spec.name}")
+
+    def _create_finisher(self) -> OffsetCommits | TransactionCommitter:
+        if self.spec.delivery is Delivery.AT_LEAST_ONCE:
+            return OffsetCommits(
+                self.spec,
+                clients=self._clients,
+                windows=self._windows,
+                instruments=self._instruments,
+                counters=self.counters,
+                wake_pump=self._wake,
+                not_delivered=self._workers.not_delivered,
+                offer=self._workers.offer,
+                on_fatal=self.fail,
+            )
+        return TransactionCommitter(
+            self.spec,
+            clients=self._clients,
+            windows=self._windows,
+            instruments=self._instruments,
+            counters=self.counters,
+            group_metadata=lambda: self._group_metadata,
+            not_delivered=self._workers.not_delivered,
+            offer=self._workers.offer,
+            wake_pump=self._wake,
+            claim_again=self._claim_again,
+            on_fatal=self.fail,
+        )
 
     def _consumer_options(self) -> dict[str, object]:
         options: dict[str, object] = {"client.id": self.spec.name, **self.spec.consumer_options}
@@ -219,7 +254,7 @@ class ListenerRun:
         if records is not None and records.next_offsets:
             self._take(records)
         while self._commands:
-            await self._commands.popleft()()
+            await self._commands.popleft()[0]()
         self._pause_and_resume(consumer)
         self._finisher.commit_due(consumer)
 
@@ -233,7 +268,7 @@ class ListenerRun:
         now_ms = self._clock.now_ms()
         for partition, next_offset in records.next_offsets.items():
             window = self._windows.get(partition)
-            if window is None:
+            if window is None or window.is_closed:
                 continue
             found = records.records(partition)
             due_ms: dict[int, int] = {}
@@ -286,6 +321,10 @@ class ListenerRun:
         except Exception as error:
             self._failure = self._failure or error
             log.error("%s: the consumer could not be closed: %s", self.spec.name, error)
+        await self._finisher.close()
+        for _, done in self._commands:
+            if not done.done():
+                done.set_exception(IllegalStateError(f"listener {self.spec.name} has stopped"))
         with suppress(ValueError):
             self._clock.on_advance.remove(self._workers.look_at_due)
         self._status = ListenerStatus.STOPPED if self._failure is None else ListenerStatus.FAILED
@@ -319,26 +358,69 @@ class ListenerRun:
     def _claim(
         self, consumer: RawConsumer, partition: TopicPartition, found: OffsetAndMetadata | None
     ) -> None:
-        """Begin with a partition where its last owner has stopped."""
+        """Begin with a partition where its last owner has stopped, or where we began before."""
+        before = self._windows.get(partition)
+        start_offset = None if before is None else before.restart_offset(found)
         gaps = NO_GAPS
-        if found is not None:
+        if start_offset is not None:
+            consumer.seek(partition, start_offset)
+        elif found is not None:
             gaps = decode_gaps(found.metadata, found.offset)
             # The consumer looks the offset up once more; the gaps must belong to the one that it uses.
             consumer.seek(partition, OffsetAndMetadata(found.offset, "", found.leader_epoch))
-        self._windows[partition] = PartitionWindow(
+        self._open(partition, found, gaps, start_offset)
+
+    def _open(
+        self,
+        partition: TopicPartition,
+        committed: OffsetAndMetadata | None,
+        gaps: Gaps,
+        start_offset: int | None,
+    ) -> None:
+        before = self._windows.get(partition)
+        is_own_retry_topic = (
+            retry_number(partition.topic) is not None and self._letters.retry_topic_count > 0
+        )
+        assert self._limits is not None
+        window = PartitionWindow(
             partition,
             self.spec.order,
             self._limits,
-            found,
+            committed,
             gaps,
-            is_retry_topic=retry_number(partition.topic) is not None
-            and self._letters.retry_topic_count > 0,
+            start_offset=start_offset,
+            is_retry_topic=is_own_retry_topic,
         )
+        # The consumer's partition is still paused.
+        window.is_fetch_paused = before is not None and before.is_fetch_paused
+        self._windows[partition] = window
+
+    async def _claim_again(self) -> None:
+        """The committer dropped everything: go back to the committed offsets."""
+        self._workers.close_units(
+            self._windows.values(), "its transaction failed, and it runs again"
+        )
+        if not self._is_stopping:
+            await self._on_pump(self._claim_all)
+
+    async def _claim_all(self, consumer: RawConsumer) -> None:
+        # A handler that still runs must not meet the same record a second time.
+        await self._workers.wait_idle(
+            list(self._windows.values()), self._max_poll_seconds * _HANDLER_SHARE
+        )
+        # Not those that the group has given us since: they began at their committed offsets.
+        partitions = [each for each, window in self._windows.items() if window.is_closed]
+        if partitions:
+            committed = await self._uninterrupted(lambda: consumer.committed(partitions))
+            for partition in partitions:
+                self._claim(consumer, partition, committed[partition])
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """We give these partitions up: finish what is in hand, and commit."""
         consumer = self._consumer
         assert consumer is not None
+        # A cooperative rebalance revokes in the new generation, which the offsets have to name.
+        self._group_metadata = consumer.group_metadata()
         windows = [self._windows[each] for each in partitions if each in self._windows]
         for window in windows:
             window.is_closing = True
@@ -413,28 +495,47 @@ class ListenerRun:
                 times[partition] = round(start.timestamp() * 1000)
             elif isinstance(start, timedelta):
                 times[partition] = self._clock.now_ms() - round(start.total_seconds() * 1000)
-        found = (
-            await self._uninterrupted(lambda: consumer.offsets_for_times(dict(times)))
-            if times
-            else {}
-        )
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        if times:
+            found = await self._uninterrupted(lambda: consumer.offsets_for_times(dict(times)))
+        ends = await self._ends(consumer, positions, found)
+        for partition, offset in ends.items():
+            before = self._windows[partition]
+            self._workers.close_units([before], "its listener was moved to another position")
+            before.close()
+            consumer.seek(partition, offset)
+            self._open(partition, before.committed, NO_GAPS, offset)
+
+    async def _ends(
+        self,
+        consumer: RawConsumer,
+        positions: Mapping[tuple[str, int], Start],
+        found: Mapping[TopicPartition, OffsetAndTimestamp | None],
+    ) -> dict[TopicPartition, int]:
+        """The offsets that positions stand for; a time after the last record stands for the end."""
+        offsets: dict[TopicPartition, int] = {}
+        first: list[TopicPartition] = []
+        last: list[TopicPartition] = []
         for key, start in positions.items():
             partition = TopicPartition(*key)
-            self._give_up([self._windows[partition]], "its listener was moved to another position")
-            self._claim(consumer, partition, None)
-            if partition in times:
-                at = found[partition]
-                start = "end" if at is None else at.offset
-            if start == "beginning":
-                consumer.seek_to_beginning([partition])
-            elif start == "end":
-                consumer.seek_to_end([partition])
-            elif isinstance(start, int):
-                consumer.seek(partition, start)
+            at = found.get(partition)
+            if at is not None:
+                offsets[partition] = at.offset
+            elif start == "beginning":
+                first.append(partition)
+            elif start == "end" or partition in found:
+                last.append(partition)
+            elif isinstance(start, int) and not isinstance(start, bool) and start >= 0:
+                offsets[partition] = start
             else:
-                raise IllegalStateError(
-                    f'{start!r} is no position: write an offset, "beginning", "end" or a time'
+                raise ConfigError(
+                    f'{start!r} is no position: write an offset, "beginning", "end", a time or a timedelta'
                 )
+        if first:
+            offsets |= await self._uninterrupted(lambda: consumer.beginning_offsets(first))
+        if last:
+            offsets |= await self._uninterrupted(lambda: consumer.end_offsets(last))
+        return offsets
 
     async def _on_pump(self, call: Callable[[RawConsumer], Coroutine[Any, Any, T]]) -> T:
         """Run a call that uses the consumer, between two polls."""
@@ -453,7 +554,7 @@ class ListenerRun:
                 if not done.done():
                     done.set_result(result)
 
-        self._commands.append(run)
+        self._commands.append((run, done))
         self._wake()
         return await done
 
@@ -494,7 +595,8 @@ class ListenerRun:
                 status = ListenerStatus.STALLED
             elif self._is_user_paused:
                 status = ListenerStatus.PAUSED
-        return ListenerHealth(self.spec.name, status, tuple(reasons), consumer)
+        partitions = tuple(_health_of(window) for window in self._windows.values())
+        return ListenerHealth(self.spec.name, status, tuple(reasons), consumer, partitions)
 
     def _stalls(self) -> list[str]:
         reasons = [
@@ -506,6 +608,17 @@ class ListenerRun:
         if self._finisher.last_error is not None:
             reasons.append(f"offsets are not committed: {self._finisher.last_error}")
         return reasons
+
+
+def _health_of(window: PartitionWindow) -> PartitionHealth:
+    unfinished = window.progress.unfinished_count
+    return PartitionHealth(
+        window.partition,
+        unfinished=unfinished,
+        first_unfinished=window.progress.commit_offset if unfinished else None,
+        is_full=window.is_fetch_paused,
+        retry_due_ms=None if window.is_retry_topic else window.queue.next_due_ms,
+    )
 
 
 class _RebalanceCalls:

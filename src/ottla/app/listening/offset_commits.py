@@ -14,9 +14,10 @@ from ottla.app.delivery.window import PartitionWindow
 from ottla.app.instruments import Instruments
 from ottla.app.listening.clients import Clients, RawConsumer
 from ottla.app.listening.listener_health import ListenerCounters
+from ottla.app.listening.metadata_limit import metadata_error
 from ottla.client.model import OffsetAndMetadata
 from ottla.client.send.delivery import RecordFuture
-from ottla.errors import KafkaError, WakeupError
+from ottla.errors import ErrorCode, KafkaError, WakeupError
 from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.app")
@@ -40,6 +41,7 @@ class OffsetCommits:
         wake_pump: Callable[[], None],
         not_delivered: NotDelivered,
         offer: Callable[[PartitionWindow], None],
+        on_fatal: Callable[[BaseException], None],
     ) -> None:
         self._spec = spec
         self._clients = clients
@@ -49,6 +51,7 @@ class OffsetCommits:
         self._wake_pump = wake_pump
         self._not_delivered = not_delivered
         self._offer = offer
+        self._on_fatal = on_fatal
         self._loop = asyncio.get_running_loop()
         self._schedule = AckSchedule(spec.ack, self._loop.time())
         self._is_manual = spec.ack.mode is AckMode.MANUAL
@@ -58,6 +61,12 @@ class OffsetCommits:
         self._settled = asyncio.Event()
         self.last_error: Exception | None = None
         """Why the last commit failed; None after one that succeeded."""
+
+    async def start(self) -> None:
+        """Nothing to prepare."""
+
+    async def close(self) -> None:
+        """Nothing to end: the producer belongs to the app."""
 
     # Units
 
@@ -94,7 +103,7 @@ class OffsetCommits:
                     each.value,
                     each.key,
                     partition=each.partition,
-                    headers=self._instruments.outgoing_headers(each.topic, each.headers),
+                    headers=each.headers,
                     timestamp_ms=each.timestamp_ms,
                 )
             except Exception as error:
@@ -170,7 +179,7 @@ class OffsetCommits:
             self._settled.set()
             self._wake_pump()
 
-        consumer.commit_async(offsets, committed)
+        consumer.commit_async(_by_partition(offsets), committed)
 
     async def flush(
         self, consumer: RawConsumer, windows: Collection[PartitionWindow], seconds: float
@@ -191,7 +200,9 @@ class OffsetCommits:
         offsets = self._to_commit(windows)
         while offsets:
             try:
-                await consumer.commit(offsets, max(1.0, deadline - self._loop.time()))
+                await consumer.commit(
+                    _by_partition(offsets), max(1.0, deadline - self._loop.time())
+                )
             except WakeupError:
                 continue
             except KafkaError as error:
@@ -203,27 +214,25 @@ class OffsetCommits:
 
     def _to_commit(
         self, windows: Collection[PartitionWindow]
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        found: dict[TopicPartition, OffsetAndMetadata] = {}
+    ) -> dict[PartitionWindow, OffsetAndMetadata]:
+        found: dict[PartitionWindow, OffsetAndMetadata] = {}
         for window in windows:
             offset = window.to_commit()
             if offset is not None:
-                found[window.partition] = offset
+                found[window] = offset
         return found
 
     def _succeeded(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], seconds: float
+        self, offsets: Mapping[PartitionWindow, OffsetAndMetadata], seconds: float
     ) -> None:
         self.last_error = None
         self._counters.commits += 1
-        records = 0
-        for partition, offset in offsets.items():
-            window = self._windows.get(partition)
-            if window is not None:
-                records += window.was_committed(offset)
+        records = sum(window.was_committed(offset) for window, offset in offsets.items())
         self._instruments.committed(self._spec, records, seconds)
 
     def _failed(self, error: Exception) -> None:
+        if isinstance(error, KafkaError) and error.code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
+            self._on_fatal(metadata_error(self._spec, error))
         # Nothing is lost: the next commit has these offsets too, or the partition belongs to another member.
         self.last_error = error
         log.warning("%s: offsets were not committed: %s", self._spec.name, error)
@@ -232,6 +241,12 @@ class OffsetCommits:
     def is_settled(self) -> bool:
         """Whether everything that is finished is committed."""
         return not self._is_committing and not self._to_commit(self._windows.values())
+
+
+def _by_partition(
+    offsets: Mapping[PartitionWindow, OffsetAndMetadata],
+) -> dict[TopicPartition, int | OffsetAndMetadata]:
+    return {window.partition: offset for window, offset in offsets.items()}
 
 
 class _Acknowledgements:

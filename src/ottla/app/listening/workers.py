@@ -520,6 +520,7 @@ class Workers:
         if isinstance(decision, RetryInPlace):
             due_ms = now_ms + decision.delay_ms
             window.note_failure(record, failed_count, due_ms, now_ms)
+            self.finisher.finished(window, 0)  # the metadata tells of the failure
             self._count(_RETRY, 1)
             return due_ms
         if isinstance(decision, StopListener):

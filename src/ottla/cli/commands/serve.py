@@ -32,6 +32,7 @@ stderr.
   ottla serve
   ottla serve --listen 0.0.0.0:9092 --data /var/lib/ottla --metrics 127.0.0.1:9464
   ottla serve --config server.properties --set num.partitions=3
+  ottla serve --registry 127.0.0.1:8081
 """
 
 COMMAND: Final = Command(
@@ -64,6 +65,11 @@ COMMAND: Final = Command(
             "an option by Kafka's name, which wins over the file; repeatable",
             metavar="NAME=VALUE",
             multiple=True,
+        ),
+        Option(
+            "--registry",
+            "serve a schema registry too, over the topic _schemas; needs ottla[schemas]",
+            metavar="HOST:PORT",
         ),
         Option(
             "--metrics",

@@ -16,8 +16,17 @@ from ottla.schemas.compatibility.parsed_schema import (
     SchemaTooComplexError,
 )
 
+
+def _parse_protobuf(text: str, references: Sequence[ReferencedSchema]) -> ParsedSchema:
+    # The package protobuf comes with the extra, and is not needed for the other kinds.
+    from ottla.schemas.compatibility.protobuf_schema import parse_protobuf
+
+    return parse_protobuf(text, references)
+
+
 _PARSERS: Final[dict[str, SchemaParser]] = {
     "JSON": parse_json_schema,
+    "PROTOBUF": _parse_protobuf,
     "AVRO": parse_avro,
 }
 SCHEMA_TYPES: Final = tuple(_PARSERS)

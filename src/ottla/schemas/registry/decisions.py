@@ -173,7 +173,7 @@ def decide_registration(state: RegistryState, registration: Registration) -> Dec
 def _check_references(state: RegistryState, references: Iterable[Reference]) -> None:
     for reference in references:
         if state.referred(reference) is None:
-            raise errors.InvalidSchemaError(
+            raise errors.RefusedSchemaError(
                 f'No schema reference found for subject "{reference.subject}" and version {reference.version}'
             )
 
@@ -183,7 +183,7 @@ def _version_of(state: RegistryState, registration: Registration, next_version: 
     if wanted is None or wanted == next_version:
         return next_version
     if state.mode_in_scope(registration.subject) is not Mode.IMPORT:
-        raise errors.InvalidSchemaError("Version is not one more than previous version")
+        raise errors.RefusedSchemaError("Version is not one more than previous version")
     existing = state.version(SubjectVersion(registration.subject, wanted))
     if existing is not None and existing.content != registration.content:
         raise errors.not_permitted(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
+MIN_SESSION_MS: Final = 1_000
 
 logging.getLogger("ottla.schemas.registry").addHandler(logging.NullHandler())
 
@@ -41,7 +42,8 @@ class SchemaRegistry:
 
     `listen` is where it serves HTTP (port 0 picks one), `advertise` is the address under which other registries of the
     same cluster reach it. Several registries with the same `topic` and `group` share the work: one writes, the others
-    forward. With `users`, a mapping of names to passwords, clients need HTTP's basic authentication.
+    forward; `session_timeout_ms` after its death another one is elected. With `users`, a mapping of names to passwords,
+    clients need HTTP's basic authentication.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class SchemaRegistry:
         group: str = "schema-registry",
         replication_factor: int | None = None,
         users: Mapping[str, str] | None = None,
+        session_timeout_ms: int = 10_000,
         **keywords: Unpack[AdminOptions],
     ) -> None:
         if options is not None and not isinstance(options, Mapping):
@@ -69,6 +72,10 @@ class SchemaRegistry:
             raise ConfigError(problem)
         if not group:
             raise ConfigError("group is empty: name the registries that share a topic")
+        if session_timeout_ms < MIN_SESSION_MS:
+            raise ConfigError(
+                f"session_timeout_ms is {session_timeout_ms}: it must be {MIN_SESSION_MS} or more"
+            )
         self._settings = RegistrySettings(
             options={name: value for name, value in given.items() if value is not None},
             listen=Endpoint.parse(listen),
@@ -77,6 +84,7 @@ class SchemaRegistry:
             group=group,
             replication_factor=replication_factor,
             users=None if users is None else dict(users),
+            session_timeout_ms=session_timeout_ms,
         )
         _check_dependencies()
         self._thread: threading.Thread | None = None

@@ -26,7 +26,7 @@ class RegistryError(OttlaError):
         self.message = message
 
 
-class InvalidSchemaError(RegistryError):
+class RefusedSchemaError(RegistryError):
     """A schema that cannot be parsed, or that names types which nothing defines."""
 
     def __init__(self, message: str) -> None:

@@ -25,7 +25,7 @@ from ottla.schemas.registry.routes import READS, WRITES, Api, Call, Text, match_
 from ottla.schemas.registry.schema_log import SchemaLog, WriteFailedError
 from ottla.schemas.registry.service import Written
 
-log = EventLog("ottla.schemas.registry")
+logger = EventLog("ottla.schemas.registry")
 
 CONTENT_TYPES: Final = (
     "application/vnd.schemaregistry.v1+json",
@@ -42,6 +42,7 @@ READ_OWN_WRITE_SECONDS: Final = 5.0
 MAX_LARGE_REQUESTS: Final = 8
 LARGE_BYTES: Final = 64 * 1024
 RETRY_SECONDS: Final = 0.1
+LEADER_CHECK_SECONDS: Final = 1.0
 
 # A request that another registry has sent on: it must be answered here.
 FORWARDED: Final = "x-ottla-forwarded"
@@ -80,7 +81,7 @@ class RegistryServer:
         except OttlaError as error:
             response = _error_response(request, errors.store_failed(str(error)))
         except Exception as error:
-            log.error("registry_failed", "a request failed: %(error)s", error=repr(error))
+            logger.error("registry_failed", "a request failed: %(error)s", error=repr(error))
             response = _error_response(
                 request, errors.RegistryError(500, 500, "Internal Server Error")
             )
@@ -162,8 +163,9 @@ class RegistryServer:
         if request.url.query:
             target += f"?{request.url.query}"
         try:
-            answer = await self._client.request(
-                request.method, target, content=body, headers=headers
+            answer = await self._ask(
+                url,
+                self._client.build_request(request.method, target, content=body, headers=headers),
             )
         except (httpx.ConnectError, httpx.ConnectTimeout):
             return None
@@ -180,12 +182,26 @@ class RegistryServer:
             answer.content, answer.status_code, media_type=answer.headers.get("content-type")
         )
 
+    async def _ask(self, leader: str, request: httpx.Request) -> httpx.Response:
+        """The answer of a leader, as long as it is the leader: one that is paused would never answer."""
+        asking = asyncio.create_task(self._client.send(request))
+        try:
+            while True:
+                done, _ = await asyncio.wait([asking], timeout=LEADER_CHECK_SECONDS)
+                if done:
+                    return asking.result()
+                if await self._leadership.leader_url() != leader:
+                    raise httpx.ReadTimeout("another registry was elected", request=request)
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
     async def _read_own_write(self, end_offset: int) -> None:
         """Wait until this registry knows what it answers, so that the client can read it here."""
         try:
             await asyncio.wait_for(self._log.wait_for(end_offset), READ_OWN_WRITE_SECONDS)
         except TimeoutError:
-            log.warning("registry_is_behind", "this registry is behind its leader")
+            logger.warning("registry_is_behind", "this registry is behind its leader")
 
 
 def _raw_path(request: Request) -> str:

@@ -22,34 +22,41 @@ from ottla.schemas.registry.errors import NotLeaderError
 from ottla.schemas.registry.schema_log import FencedWriter, SchemaLog, WriteFailedError
 from ottla.schemas.registry.stored_records import StoredRecord
 
-log = EventLog("ottla.schemas.registry")
+logger = EventLog("ottla.schemas.registry")
 
 POLL_SECONDS: Final = 0.2
 RETRY_SECONDS: Final = 0.5
 CLOSE_SECONDS: Final = 5.0
 # A leader that has not read its own write after this time lets another one try.
 READ_BACK_SECONDS: Final = 15.0
-_GROUP_OPTIONS: Final = {
-    "enable.auto.commit": False,
-    "auto.offset.reset": "latest",
-    "partition.assignment.strategy": "cooperative-sticky",
-    "session.timeout.ms": 10_000,
-    "heartbeat.interval.ms": 2_000,
-}
 
 
 class Leadership:
     """Takes part in the election, and writes while this registry is the leader."""
 
     def __init__(
-        self, options: Mapping[str, object], schema_log: SchemaLog, group: str, own_url: str
+        self,
+        options: Mapping[str, object],
+        schema_log: SchemaLog,
+        *,
+        group: str,
+        own_url: str,
+        session_timeout_ms: int,
     ) -> None:
         self._options = dict(options)
         self._log = schema_log
         self._group = group
         self._own_url = own_url
         self._consumer: Consumer[bytes, bytes] = Consumer(
-            {**_GROUP_OPTIONS, **options, "group.id": group}
+            {
+                **options,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "latest",
+                "partition.assignment.strategy": "cooperative-sticky",
+                "session.timeout.ms": session_timeout_ms,
+                "heartbeat.interval.ms": session_timeout_ms // 5,
+            }
         )
         self._writer: FencedWriter | None = None
         self._generation = 0  # of the log, when the writer had read it
@@ -123,13 +130,13 @@ class Leadership:
             raise
         self._writer = writer
         self._tell()
-        log.info("registry_leads", "this registry writes: %(url)s", url=self._own_url)
+        logger.info("registry_leads", "this registry writes: %(url)s", url=self._own_url)
 
     async def _resign(self, reason: str) -> None:
         writer, self._writer = self._writer, None
         if writer is None:
             return
-        log.info("registry_follows", "this registry does not write: %(reason)s", reason=reason)
+        logger.info("registry_follows", "this registry does not write: %(reason)s", reason=reason)
         self._tell()
         with suppress(KafkaError):
             await writer.close()

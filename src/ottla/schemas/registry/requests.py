@@ -127,7 +127,7 @@ def given_schema(body: bytes) -> GivenSchema:
     _check_fields(fields, _SCHEMA_FIELDS)
     text = fields.get("schema")
     if not isinstance(text, str) or not text.strip():
-        raise errors.InvalidSchemaError("Empty schema")
+        raise errors.RefusedSchemaError("Empty schema")
     if len(text.encode(errors="replace")) > MAX_SCHEMA_BYTES:
         raise errors.schema_too_large()
     return GivenSchema(
@@ -186,7 +186,7 @@ def _references(value: Any) -> tuple[Reference, ...]:
     if not isinstance(value, list):
         raise errors.bad_request("references is a list")
     if len(value) > MAX_REFERENCES:
-        raise errors.InvalidSchemaError(f"A schema has at most {MAX_REFERENCES} references")
+        raise errors.RefusedSchemaError(f"A schema has at most {MAX_REFERENCES} references")
     found = []
     for each in value:
         match each:

@@ -207,7 +207,7 @@ class Api:
             registration = await self._service.registration_of(
                 subject, given, self._normalizes(call)
             )
-        except errors.InvalidSchemaError:
+        except errors.RefusedSchemaError:
             if not given.references:
                 raise
             # What it refers to may have been registered at another registry a moment ago.
@@ -266,7 +266,7 @@ class Api:
             found = await self._service.problems_with(
                 call.subject, given, versions, self._normalizes(call)
             )
-        except errors.InvalidSchemaError as error:
+        except errors.RefusedSchemaError as error:
             if not is_verbose:
                 raise
             found = [error.message]

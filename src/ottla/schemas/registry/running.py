@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.schemas.registry.schema_log import SchemaLog
     from ottla.schemas.registry.service import RegistryService
 
-log = EventLog("ottla.schemas.registry")
+logger = EventLog("ottla.schemas.registry")
 
 MAX_CONNECTIONS: Final = 500
 HTTP_STOP_SECONDS: Final = 3
@@ -36,6 +36,7 @@ class RegistrySettings:
     group: str
     replication_factor: int | None
     users: Mapping[str, str] | None
+    session_timeout_ms: int
 
 
 class RunningRegistry:
@@ -83,14 +84,20 @@ class RunningRegistry:
         await self._log.start(settings.replication_factor, timeout)
         cluster = await self._log.admin.describe_cluster()
         own_url = f"http://{self._advertised()}"
-        self._leadership = Leadership(settings.options, self._log, settings.group, own_url)
+        self._leadership = Leadership(
+            settings.options,
+            self._log,
+            group=settings.group,
+            own_url=own_url,
+            session_timeout_ms=settings.session_timeout_ms,
+        )
         self._service = RegistryService(self._log, self._leadership)
         identity = ClusterIdentity(cluster.cluster_id or "", settings.group)
         api = Api(self._service, identity)
         self._app = RegistryServer(api, self._log, self._leadership, settings.users)
         await self._serve_http(self._app)
         self._leadership.start()
-        log.info("registry_started", "schema registry at %(url)s", url=self.url)
+        logger.info("registry_started", "schema registry at %(url)s", url=self.url)
 
     def _advertised(self) -> Endpoint:
         given = self._settings.advertise

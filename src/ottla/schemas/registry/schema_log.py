@@ -26,7 +26,7 @@ from ottla.model import TopicPartition
 from ottla.schemas.registry.state import RegistryState
 from ottla.schemas.registry.stored_records import StoredRecord, decode, encode
 
-log = EventLog("ottla.schemas.registry")
+logger = EventLog("ottla.schemas.registry")
 
 POLL_SECONDS: Final = 0.5
 RETRY_SECONDS: Final = 1.0
@@ -128,7 +128,7 @@ class SchemaLog:
                 self._position = 0
                 self._consumer.seek_to_beginning([self.partition])
             except KafkaError as error:
-                log.warning(
+                logger.warning(
                     "registry_read_failed",
                     "cannot read %(topic)s, and tries again: %(error)s",
                     topic=self.partition.topic,

@@ -90,7 +90,7 @@ class RegistryService:
             given.schema_type, text, given.references, given.metadata, given.rule_set
         )
         if not _is_unicode(content):
-            raise errors.InvalidSchemaError(
+            raise errors.RefusedSchemaError(
                 "the schema has half of a surrogate pair, which is no character"
             )
         self._parsed.put(content, parsed)
@@ -260,8 +260,8 @@ def _parse(schema_type: str, text: str, references: Sequence[ReferencedSchema]) 
         return parse_schema(schema_type, text, references)
     except SchemaError as error:
         if str(error).startswith("Invalid schema type"):
-            raise errors.InvalidSchemaError(str(error)) from error
-        raise errors.InvalidSchemaError(
+            raise errors.RefusedSchemaError(str(error)) from error
+        raise errors.RefusedSchemaError(
             f"Invalid schema of type {schema_type}, details: {error}"
         ) from error
 
@@ -272,7 +272,7 @@ def _compare(new: ParsedSchema, old: ParsedSchema, level: Any) -> list[str]:
         if not found and level.old_reads_new:
             found = problems_reading(old, new, ("old", "new"))
     except SchemaError as error:
-        raise errors.InvalidSchemaError(str(error)) from error
+        raise errors.RefusedSchemaError(str(error)) from error
     return found
 
 
@@ -287,7 +287,7 @@ def resolve_references(
         reference, are_needed_ones_found = pending.pop()
         steps += 1
         if steps > 2 * MAX_ALL_REFERENCES or total_bytes > MAX_REFERENCED_BYTES:
-            raise errors.InvalidSchemaError(
+            raise errors.RefusedSchemaError(
                 f"the schema refers to too many others: at most {MAX_ALL_REFERENCES}, "
                 f"of {MAX_REFERENCED_BYTES // 1024 // 1024} MiB together"
             )
@@ -295,7 +295,7 @@ def resolve_references(
             continue
         version = state.referred(reference)
         if version is None:
-            raise errors.InvalidSchemaError(
+            raise errors.RefusedSchemaError(
                 f'No schema reference found for subject "{reference.subject}" and version {reference.version}'
             )
         if are_needed_ones_found:

@@ -144,6 +144,8 @@ def decode(key: bytes | None, value: bytes | None) -> StoredRecord | None:
     try:
         fields = json.loads(key)
         body = None if value is None else json.loads(value)
+        if not isinstance(fields, dict) or not isinstance(body, dict | None):
+            return None
         return _decode(fields, body)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -151,16 +153,18 @@ def decode(key: bytes | None, value: bytes | None) -> StoredRecord | None:
 
 def _decode(key: dict[str, Any], value: dict[str, Any] | None) -> StoredRecord | None:
     subject = key.get("subject")
+    if not isinstance(subject, str | None):
+        return None
     match key.get("keytype"):
         case "SCHEMA":
             place = SubjectVersion(str(subject), int(key["version"]))
-            return SchemaRemoved(place) if value is None else SchemaStored(_version(value))
+            return SchemaRemoved(place) if value is None else SchemaStored(_version(place, value))
         case "CONFIG":
             return ConfigSet(subject, None if value is None else config_of(value))
         case "MODE":
             return ModeSet(subject, None if value is None else Mode(value["mode"]))
         case "DELETE_SUBJECT" if value is not None:
-            return SubjectDeleted(value["subject"], int(value["version"]))
+            return SubjectDeleted(str(subject), int(value["version"]))
         case "CLEAR_SUBJECT" if value is not None:
             return SubjectCleared(subject)
         case "NOOP" if value is not None:
@@ -178,7 +182,9 @@ def config_of(fields: Mapping[str, Any]) -> SubjectConfig:
     )
 
 
-def _version(value: dict[str, Any]) -> StoredVersion:
+def _version(place: SubjectVersion, value: dict[str, Any]) -> StoredVersion:
+    if not isinstance(value["schema"], str):
+        raise TypeError("a schema is text")
     references = tuple(
         Reference(each["name"], each["subject"], int(each["version"]))
         for each in value.get("references") or ()
@@ -191,8 +197,8 @@ def _version(value: dict[str, Any]) -> StoredVersion:
         value.get("ruleSet"),
     )
     return StoredVersion(
-        value["subject"],
-        int(value["version"]),
+        place.subject,
+        place.version,
         int(value["id"]),
         content,
         bool(value.get("deleted", False)),
