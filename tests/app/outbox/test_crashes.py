@@ -24,7 +24,7 @@ from ottla.testing import Broker
 
 RECORDS = 24
 KEYS = 3
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = 90
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_apps_that_are_killed_again_and_again(
     """Two at a time, killed at random: also with failing attempts, retry topics and workers out of order."""
     dice = random.Random(f"{order} {retry}")
     options = {"order": order, "retry": retry, "workers": 1 if order == "partition" else 4}
-    rounds, more = 6, 300
+    rounds, more = 6, 60
     for number in range(rounds):
         start = RECORDS + number * more
         produce(broker, start, start + more)
