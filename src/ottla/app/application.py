@@ -191,6 +191,7 @@ class App:
         self._startup: list[Hook] = []
         self._shutdown: list[Hook] = []
         self._state = _State.STOPPED
+        self._has_started_up = False
         self._clients: ClientFactory | None = None
         self._runtime: Runtime | None = None
         self._replies: Replies | None = None
@@ -315,6 +316,8 @@ class App:
             max_unit_bytes=max_unit_bytes,
             options=options or {},
         )
+        if topics and callable(topics[0]):
+            raise ConfigError(f'write @app.listener("topic") above {topics[0]!r}, with a topic')
         names = _names_at_caller()
 
         def decorate(function: Callable[P, R]) -> Listener[P, R]:
@@ -581,6 +584,7 @@ class App:
         await self._prepare_topics(clients)
         self._replies = Replies(clients, self._reply_topic)
         self._template.open(clients, options.transactional_id_prefix or f"ottla-app-{self.name}")
+        self._has_started_up = True
         for hook in self._startup:
             await _call(hook)
         await self.outbox.start(clients)
@@ -591,8 +595,9 @@ class App:
         )
         await runtime.start()
         self._runtime = runtime
+        loop = asyncio.get_running_loop()
         for name, run in runtime.listeners.items():
-            self._listeners[name].attach(run)
+            self._listeners[name].attach(run, loop)
 
     async def _prepare_topics(self, clients: ClientFactory) -> None:
         admin = clients.admin
@@ -647,7 +652,9 @@ class App:
         if runtime is not None:
             steps.append(lambda: runtime.drain(timeout_seconds))
         steps.append(self.outbox.stop)  # before the program closes its database
-        if self._state is not _State.STARTING or runtime is not None:
+        if self._has_started_up:
+            # Also if a hook or a listener could not start: what the hooks before have opened is closed.
+            self._has_started_up = False
             steps += [lambda hook=hook: _call(hook) for hook in self._shutdown]  # type: ignore[misc]
         if replies is not None:
             steps.append(replies.close)
@@ -663,7 +670,7 @@ class App:
             except Exception as error:
                 failure = failure or error
         for listener in self._listeners.values():
-            listener.attach(None)
+            listener.detach()
         self._runtime = self._replies = self._clients = None
         is_starting, self._state = self._state is _State.STARTING, _State.STOPPED
         if failure is not None and not is_starting:

@@ -91,6 +91,7 @@ class TransactionPool:
         self._idle: list[Producer] = []
         self._made = 0
         self._room = asyncio.Semaphore(MAX_TRANSACTIONS)
+        self._is_closed = False
 
     async def begin(self) -> tuple[Transaction, Producer]:
         """A transaction that has begun; `end` gives its producer back."""
@@ -123,8 +124,7 @@ class TransactionPool:
         except BaseException:
             await self._discard(producer)
             raise
-        self._idle.append(producer)
-        self._room.release()
+        await self._give_back(producer)
 
     async def abort(self, transaction: Transaction, producer: Producer) -> None:
         """Abort after an exception of the program, which stays the one to raise."""
@@ -136,6 +136,12 @@ class TransactionPool:
             log.warning("%s: the abort failed: %s", self._prefix, error)
             await self._discard(producer)
             return
+        await self._give_back(producer)
+
+    async def _give_back(self, producer: Producer) -> None:
+        if self._is_closed:
+            await producer.close()
+            return
         self._idle.append(producer)
         self._room.release()
 
@@ -144,7 +150,8 @@ class TransactionPool:
         await producer.close()
 
     async def close(self) -> None:
-        """Close the producers that no transaction has."""
+        """Close the producers: those of open transactions when these have ended."""
+        self._is_closed = True
         while self._idle:
             await self._idle.pop().close()
 
