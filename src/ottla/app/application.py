@@ -49,6 +49,8 @@ from ottla.app.delivery.unit import CURRENT_UNIT, OutgoingRecord
 from ottla.app.errors import StartError
 from ottla.app.instruments import Instruments, NoInstruments
 from ottla.app.letters.topic_names import is_letter_topic
+from ottla.app.life.combined_instruments import combine
+from ottla.app.life.tracing import tracing_if_configured
 from ottla.app.listening.clients import ClientFactory
 from ottla.app.listening.runtime import Runtime
 from ottla.app.replies import Replies
@@ -60,7 +62,10 @@ from ottla.errors import ConfigError, IllegalStateError, KafkaError
 from ottla.event_loop import new_event_loop
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from ottla.app.blocking import BlockingApp
+    from ottla.app.life.app_life import EmbeddedLife
     from ottla.config.option_types import AppOptions as AppKeywords
     from ottla.schemas.codec import Format
     from ottla.schemas.subjects import SubjectStrategy
@@ -167,7 +172,8 @@ class App:
         self.options = options
         """What the options mean for consumers, producers and the admin client."""
         self.instruments: Instruments = NoInstruments()
-        """Metrics and traces; set before the start."""
+        """What observes the app; set before the start. Traces are added if OpenTelemetry is set up by then."""
+        self._observers: Instruments = NoInstruments()
         self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
         """Stand-ins for dependencies, for tests: `app.dependency_overrides[get_db] = fake_db`."""
         try:
@@ -183,6 +189,7 @@ class App:
         self._startup: list[Hook] = []
         self._shutdown: list[Hook] = []
         self._state = _State.STOPPED
+        self._has_started_up = False
         self._clients: ClientFactory | None = None
         self._runtime: Runtime | None = None
         self._replies: Replies | None = None
@@ -195,8 +202,14 @@ class App:
         self._decoding = Decoding(
             options.key_deserializer, options.value_deserializer, self._schemas
         )
-        encoding = Encoding(options.key_serializer, options.value_serializer, self._schemas)
-        self._template = Template(name, encoding, lambda: self.instruments)
+        encoding = Encoding(
+            options.key_serializer,
+            options.value_serializer,
+            self._schemas,
+            # Traces are known at the start only.
+            outgoing_headers=lambda topic, pairs: self._observers.outgoing_headers(topic, pairs),
+        )
+        self._template = Template(name, encoding)
         self._context = DeclarationContext(
             app_name=name,
             options=options,
@@ -207,6 +220,7 @@ class App:
             send=self._template.send,
         )
         self._blocking: BlockingApp | None = None
+        self._life: EmbeddedLife | None = None
 
     @classmethod
     def from_properties(
@@ -298,6 +312,8 @@ class App:
             max_unit_bytes=max_unit_bytes,
             options=options or {},
         )
+        if topics and callable(topics[0]):
+            raise ConfigError(f'write @app.listener("topic") above {topics[0]!r}, with a topic')
         names = _names_at_caller()
 
         def decorate(function: Callable[P, R]) -> Listener[P, R]:
@@ -549,18 +565,21 @@ class App:
             producer_options=options.producer,
             admin_options=options.admin,
         )
+        self._observers = combine(self.instruments, tracing_if_configured())
         await self._prepare_topics(clients)
         self._replies = Replies(clients, self._reply_topic)
         self._template.open(clients, options.transactional_id_prefix or f"ottla-app-{self.name}")
+        self._has_started_up = True
         for hook in self._startup:
             await _call(hook)
         runtime = Runtime(
-            [each.spec for each in self._listeners.values()], clients, instruments=self.instruments
+            [each.spec for each in self._listeners.values()], clients, instruments=self._observers
         )
         await runtime.start()
         self._runtime = runtime
+        loop = asyncio.get_running_loop()
         for name, run in runtime.listeners.items():
-            self._listeners[name].attach(run)
+            self._listeners[name].attach(run, loop)
 
     async def _prepare_topics(self, clients: ClientFactory) -> None:
         admin = clients.admin
@@ -614,7 +633,9 @@ class App:
         runtime, replies, clients = self._runtime, self._replies, self._clients
         if runtime is not None:
             steps.append(lambda: runtime.drain(timeout_seconds))
-        if self._state is not _State.STARTING or runtime is not None:
+        if self._has_started_up:
+            # Also if a hook or a listener could not start: what the hooks before have opened is closed.
+            self._has_started_up = False
             steps += [lambda hook=hook: _call(hook) for hook in self._shutdown]  # type: ignore[misc]
         if replies is not None:
             steps.append(replies.close)
@@ -630,7 +651,7 @@ class App:
             except Exception as error:
                 failure = failure or error
         for listener in self._listeners.values():
-            listener.attach(None)
+            listener.detach()
         self._runtime = self._replies = self._clients = None
         is_starting, self._state = self._state is _State.STARTING, _State.STOPPED
         if failure is not None and not is_starting:
@@ -680,6 +701,28 @@ class App:
         """The lifespan of Starlette and FastAPI: `FastAPI(lifespan=app.lifespan)`; `request.state.app` is the app."""
         async with self:
             yield {"app": self}
+
+    def template(self) -> Self:
+        """The app as a dependency of FastAPI: `shop: Annotated[App, Depends(app.template)]`."""
+        return self
+
+    def asgi(self) -> Starlette:
+        """`/healthz`, `/readyz` and `/metrics`, to mount in a web application; call it before the app starts."""
+        from ottla.app.life.health_routes import health_routes
+
+        if self._life is None:
+            if self._state is not _State.STOPPED:
+                raise IllegalStateError(f"app {self.name} is running: call asgi() before it starts")
+            from ottla.app.life.app_life import EmbeddedLife
+
+            self._life = EmbeddedLife(self)
+        return health_routes(self._life)
+
+    def asyncapi(self, version: str = "1.0.0") -> dict[str, Any]:
+        """The AsyncAPI 3 document of what is declared; `version` is that of the app."""
+        from ottla.app.life.app_document import document_of_app
+
+        return document_of_app(self, version)
 
     # Tests
 
