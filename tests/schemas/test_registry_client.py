@@ -268,7 +268,9 @@ def test_tls_trusts_whom_the_options_say_and_shows_the_client_s_certificate(
             client_of(
                 registry, schema_registry_ssl_truststore_location=str(files.other_ca)
             ) as client,
-            pytest.raises(RegistryAccessError, match=r"is not trusted: .*CERTIFICATE_VERIFY_FAILED"),
+            pytest.raises(
+                RegistryAccessError, match=r"is not trusted: .*CERTIFICATE_VERIFY_FAILED"
+            ),
         ):
             client.get_schema(1)
 
