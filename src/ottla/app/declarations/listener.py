@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import re
@@ -145,6 +146,7 @@ class Listener(Generic[P, R]):
         self.value_type = value_type
         """The type of its values, as far as its annotations tell."""
         self._run: RunningListener | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.on_declared: Callable[[Listener[Any, Any]], None] | None = None
 
     def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R:
@@ -168,21 +170,42 @@ class Listener(Generic[P, R]):
         return handler.results.sent_types
 
     def pause(self) -> None:
-        """Start no more handlers until `resume`; the members of the group stay."""
-        self._running().pause()
+        """Start no more handlers until `resume`; it stays in its group. Any thread may call it."""
+        self._on_loop(self._running().pause)
 
     def resume(self) -> None:
         """Go on after `pause`."""
-        self._running().resume()
+        self._on_loop(self._running().resume)
 
     @property
     def is_paused(self) -> bool:
         """Whether it is paused."""
         return self._running().is_paused
 
-    def attach(self, run: RunningListener | None) -> None:
-        """The app tells which run belongs to the declaration; None after the end."""
-        self._run = run
+    def attach(self, run: RunningListener, loop: asyncio.AbstractEventLoop) -> None:
+        """The app tells which run belongs to the declaration, and its loop."""
+        self._run, self._loop = run, loop
+
+    def detach(self) -> None:
+        """The run has ended."""
+        self._run = self._loop = None
+
+    def _on_loop(self, call: Callable[[], None]) -> None:
+        """Runs belong to the loop of the app; other threads wait until the call is done there."""
+        loop = self._loop
+        assert loop is not None
+        try:
+            is_here = asyncio.get_running_loop() is loop
+        except RuntimeError:
+            is_here = False
+        if is_here:
+            call()
+            return
+
+        async def on_loop() -> None:
+            call()
+
+        asyncio.run_coroutine_threadsafe(on_loop(), loop).result()
 
     def _running(self) -> RunningListener:
         if self._run is None:

@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.app.declarations.listener_spec import Order, RawRecord
+from ottla.app.declarations.listener_spec import (
+    DEFAULT_MAX_WINDOW_BYTES,
+    DEFAULT_MAX_WINDOW_RECORDS,
+    Order,
+    RawRecord,
+)
 from ottla.app.delivery.gaps import DEFAULT_MAX_METADATA_BYTES, NO_GAPS, Attempts, Gaps
 from ottla.app.delivery.progress import PartitionProgress
 from ottla.app.delivery.record_queue import create_queue
 from ottla.client.model import OffsetAndMetadata
 from ottla.model import TopicPartition
 
-MAX_WINDOW_RECORDS: Final = 10_000
-MAX_WINDOW_BYTES: Final = 64 * 1024 * 1024
 _PAUSE_SHARE: Final = 0.75
 
 
@@ -23,8 +26,8 @@ _PAUSE_SHARE: Final = 0.75
 class WindowLimits:
     """How much of a partition may be taken before it is committed."""
 
-    records: int = MAX_WINDOW_RECORDS
-    record_bytes: int = MAX_WINDOW_BYTES
+    records: int = DEFAULT_MAX_WINDOW_RECORDS
+    record_bytes: int = DEFAULT_MAX_WINDOW_BYTES
     metadata_bytes: int = DEFAULT_MAX_METADATA_BYTES
 
     @property
@@ -36,12 +39,16 @@ class WindowLimits:
 class Failures:
     """How often a record has failed, and since when."""
 
-    __slots__ = ("count", "due_ms", "first_ms")
+    __slots__ = ("count", "due_ms", "first_ms", "stall_reason")
 
-    def __init__(self, count: int, due_ms: int, first_ms: int | None) -> None:
+    def __init__(
+        self, count: int, due_ms: int, first_ms: int | None, stall_reason: str | None = None
+    ) -> None:
         self.count = count
         self.due_ms = due_ms
         self.first_ms = first_ms
+        self.stall_reason = stall_reason
+        """Its last error, if nothing says where to put it: it stays until it succeeds."""
 
 
 class PartitionWindow:
@@ -91,6 +98,10 @@ class PartitionWindow:
         self._failures = {
             each.offset: Failures(each.failed, each.due_ms, None) for each in gaps.attempts
         }
+
+    def __len__(self) -> int:
+        """How many records are taken, from the first unfinished one on."""
+        return len(self.progress)
 
     # Records that come
 
@@ -215,11 +226,26 @@ class PartitionWindow:
         """What is known of earlier attempts in this partition."""
         return self._failures.get(record.offset) if self._failures else None
 
-    def note_failure(self, record: RawRecord, count: int, due_ms: int, now_ms: int) -> None:
+    def note_failure(
+        self,
+        record: RawRecord,
+        count: int,
+        due_ms: int,
+        now_ms: int,
+        stall_reason: str | None = None,
+    ) -> None:
         """The record has failed so often, and is tried again at this time."""
         known = self._failures.get(record.offset)
         first_ms = known.first_ms if known is not None and known.first_ms is not None else now_ms
-        self._failures[record.offset] = Failures(count, due_ms, first_ms)
+        self._failures[record.offset] = Failures(count, due_ms, first_ms, stall_reason)
+
+    def stalls(self) -> list[tuple[int, Failures]]:
+        """The records that nothing says where to put, by offset."""
+        return [
+            (offset, each)
+            for offset, each in sorted(self._failures.items())
+            if each.stall_reason is not None
+        ]
 
     @property
     def failing_count(self) -> int:
