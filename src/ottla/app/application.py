@@ -33,6 +33,7 @@ from ottla.app.declarations.listener import (
     Partitions,
     Seek,
     declare,
+    names_at_caller,
 )
 from ottla.app.declarations.listener_spec import Ack, RawRecord
 from ottla.app.declarations.record_decoding import Decoding, Read, SchemaNeededError
@@ -314,7 +315,7 @@ class App:
         )
         if topics and callable(topics[0]):
             raise ConfigError(f'write @app.listener("topic") above {topics[0]!r}, with a topic')
-        names = _names_at_caller()
+        names = names_at_caller()
 
         def decorate(function: Callable[P, R]) -> Listener[P, R]:
             plain = function.function if isinstance(function, Listener) else function
@@ -781,15 +782,6 @@ class App:
     async def send_encoded(self, record: OutgoingRecord) -> RecordMetadata:
         """Send a record that is bytes already, as retries and the outbox do."""
         return await self._template.send(record)
-
-
-def _names_at_caller() -> dict[str, Any]:
-    """The local names where the decorator stands: annotations may name classes of a test function."""
-    frame = inspect.currentframe()
-    caller = None if frame is None or frame.f_back is None else frame.f_back.f_back
-    if caller is None or caller.f_locals is caller.f_globals:
-        return {}
-    return dict(caller.f_locals)
 
 
 def _read_all(read: Read, records: Sequence[RawRecord]) -> list[Any]:

@@ -153,10 +153,6 @@ class Listener(Generic[P, R]):
         """Call the plain function, as unit tests do."""
         return self.function(*arguments, **keywords)
 
-    def __get__(self, owner: object, kind: type | None = None) -> Listener[P, R]:
-        # Without it `inspect` takes the listener for a plain object where a function is expected.
-        return self
-
     @property
     def name(self) -> str:
         """The name of the listener in its app."""
@@ -219,7 +215,7 @@ class Listener(Generic[P, R]):
                 f"{self.name} has no dead letters: declare it with dead_letters=True first"
             )
         declared = declare_dead_letter(
-            function, self.spec, self._context, self.value_type, _caller_names()
+            function, self.spec, self._context, self.value_type, names_at_caller()
         )
         if self.on_declared is not None:
             self.on_declared(declared)
@@ -248,7 +244,7 @@ class RunningListener(Protocol):
         """Go on."""
 
 
-def _caller_names() -> dict[str, Any]:
+def names_at_caller() -> dict[str, Any]:
     """The local names where the decorator stands: annotations may name classes of a test function."""
     frame = inspect.currentframe()
     caller = None if frame is None or frame.f_back is None else frame.f_back.f_back
