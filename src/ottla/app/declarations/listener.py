@@ -328,7 +328,7 @@ def _declare(
         on_revoked=arguments.on_revoked,
         start_positions=None if arguments.seek is None else _start_positions(arguments.seek),
         starts_paused=options.starts_paused if arguments.paused is None else arguments.paused,
-        consumer_options=_consumer_options(arguments.options),
+        consumer_options={**_instance(name, options), **_consumer_options(arguments.options)},
         **{limit: _count(limit, value) for limit, value in limits.items() if value is not None},
     )
     return spec, signature.value_type
@@ -479,6 +479,11 @@ def _filter(
             return True
 
     return accepts
+
+
+def _instance(name: str, options: AppOptions) -> dict[str, object]:
+    """Static membership: two listeners with one group.instance.id would fence each other."""
+    return {} if options.instance is None else {"group.instance.id": f"{options.instance}-{name}"}
 
 
 def _consumer_options(options: Mapping[str, object]) -> dict[str, object]:
