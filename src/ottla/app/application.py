@@ -54,6 +54,7 @@ from ottla.app.life.combined_instruments import combine
 from ottla.app.life.tracing import tracing_if_configured
 from ottla.app.listening.clients import ClientFactory
 from ottla.app.listening.runtime import Runtime
+from ottla.app.outbox import CURRENT_OUTBOX, Outbox, SessionTransaction
 from ottla.app.replies import Replies
 from ottla.app.template import CURRENT_TRANSACTION, Template
 from ottla.client.model import HeadersToSend, RecordMetadata
@@ -78,6 +79,7 @@ log = logging.getLogger("ottla.app")
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+SessionT = TypeVar("SessionT")
 Hook = Callable[[], Awaitable[None] | None]
 HookT = TypeVar("HookT", bound=Hook)
 
@@ -222,6 +224,8 @@ class App:
             send=self._template.send,
         )
         self._blocking: BlockingApp | None = None
+        self.outbox = Outbox(name)
+        """The database of `app.transaction(session)`: `app.outbox.use(engine)`."""
         self._life: EmbeddedLife | None = None
 
     @classmethod
@@ -473,7 +477,7 @@ class App:
             raise IllegalStateError(
                 "an exactly-once handler cannot wait for a reply: the request is sent when the handler has ended"
             )
-        if CURRENT_TRANSACTION.get() is not None:
+        if CURRENT_TRANSACTION.get() is not None or CURRENT_OUTBOX.get() is not None:
             raise IllegalStateError(
                 "a transaction cannot wait for a reply: the request is not seen before its commit"
             )
@@ -512,14 +516,25 @@ class App:
             except SchemaNeededError as needed:
                 await needed.load()
 
-    def transaction(self) -> AbstractAsyncContextManager[None]:
-        """Everything sent inside is one Kafka transaction.
+    @overload
+    def transaction(self) -> AbstractAsyncContextManager[None]: ...
+    @overload
+    def transaction(self, session: SessionT) -> SessionTransaction[SessionT]: ...
+    def transaction(self, session: Any = None) -> Any:
+        """Everything sent inside is one Kafka transaction; with a database session, part of the session's.
 
-        async with app.transaction():
-            await app.send("orders", order)
-            await app.send("stock", change)
+            async with app.transaction():
+                await app.send("orders", order)
+                await app.send("stock", change)
+
+        In a handler `async with app.transaction(session)` also notes in the database that its record is done: the
+        effect is there once. `with` does for sessions that are not awaited.
         """
-        return self._template.transaction()
+        if session is None:
+            return self._template.transaction()
+        if CURRENT_TRANSACTION.get() is not None:
+            raise IllegalStateError("there is a transaction already: they cannot be nested")
+        return self.outbox.transaction(session)
 
     @property
     def blocking(self) -> BlockingApp:
@@ -574,8 +589,11 @@ class App:
         self._has_started_up = True
         for hook in self._startup:
             await _call(hook)
+        await self.outbox.start(clients)
         runtime = Runtime(
-            [each.spec for each in self._listeners.values()], clients, instruments=self._observers
+            [self.outbox.attach(each.spec) for each in self._listeners.values()],
+            clients,
+            instruments=self._observers,
         )
         await runtime.start()
         self._runtime = runtime
@@ -635,6 +653,7 @@ class App:
         runtime, replies, clients = self._runtime, self._replies, self._clients
         if runtime is not None:
             steps.append(lambda: runtime.drain(timeout_seconds))
+        steps.append(self.outbox.stop)  # before the program closes its database
         if self._has_started_up:
             # Also if a hook or a listener could not start: what the hooks before have opened is closed.
             self._has_started_up = False

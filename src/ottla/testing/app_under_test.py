@@ -174,7 +174,7 @@ class AppUnderTest:
     async def settled(self, timeout: Duration = SETTLE_SECONDS) -> None:
         """Wait until all listeners have done and committed everything; raises what a handler raised unexpectedly."""
         deadline = time.monotonic() + seconds_of(timeout)
-        waiting = asyncio.ensure_future(self.app.on_loop(self.app.runtime.settled()))
+        waiting = asyncio.ensure_future(self.app.on_loop(self._all_settled()))
         try:
             while not waiting.done():
                 self.check()
@@ -185,6 +185,12 @@ class AppUnderTest:
             waiting.result()
         finally:
             waiting.cancel()
+
+    async def _all_settled(self) -> None:
+        await self.app.runtime.settled()
+        # What leaves the outbox may be work for a listener again.
+        while not await self.app.outbox.settled():
+            await self.app.runtime.settled()
 
     def _reasons(self) -> str:
         reasons = [
