@@ -31,6 +31,7 @@ from ottla.app.declarations.listener import (
     Partitions,
     Seek,
     declare,
+    names_at_caller,
 )
 from ottla.app.declarations.listener_spec import Ack, RawRecord
 from ottla.app.declarations.record_decoding import Decoding, Read, SchemaNeededError
@@ -79,6 +80,7 @@ Hook = Callable[[], Awaitable[None] | None]
 HookT = TypeVar("HookT", bound=Hook)
 
 START_SECONDS: Final = 15.0
+_TEST_HEARTBEAT_MS: Final = 100
 DEFAULT_REQUEST_SECONDS: Final = 5.0
 
 
@@ -314,7 +316,7 @@ class App:
         )
         if topics and callable(topics[0]):
             raise ConfigError(f'write @app.listener("topic") above {topics[0]!r}, with a topic')
-        names = _names_at_caller()
+        names = names_at_caller()
 
         def decorate(function: Callable[P, R]) -> Listener[P, R]:
             plain = function.function if isinstance(function, Listener) else function
@@ -742,21 +744,37 @@ class App:
 
         return AppUnderTest(self, broker)
 
-    def adopt_test(self, bootstrap_servers: str, instruments: Instruments) -> _BeforeTest:
-        """Use another cluster until `end_test`: every topic is created, and read from its beginning."""
+    @property
+    def uses_schemas(self) -> bool:
+        """Whether the app has a schema registry."""
+        return self._schemas is not None
+
+    def adopt_test(
+        self, bootstrap_servers: str, instruments: Instruments, registry_url: str | None
+    ) -> _BeforeTest:
+        """Use another cluster and registry until `end_test`: every topic is created, and read from its beginning."""
         if self._state is not _State.STOPPED:
             raise IllegalStateError(f"app {self.name} is {self._state}: stop it before a test")
         before = _BeforeTest(self.options, self._missing_topics, self.instruments)
         options = self.options.with_servers(bootstrap_servers)
-        consumer = {**options.consumer, "auto.offset.reset": "earliest"}
+        consumer = {
+            # Listeners of one group learn of each other by heartbeats, and a test should not wait for those.
+            "heartbeat.interval.ms": _TEST_HEARTBEAT_MS,
+            **options.consumer,
+            "auto.offset.reset": "earliest",
+        }
         self.options = replace(options, consumer=consumer)
         self._missing_topics = MissingTopics.CREATE
         self.instruments = instruments
+        if self._schemas is not None and registry_url is not None:
+            self._schemas.use_registry({"schema.registry.url": registry_url})
         return before
 
     def end_test(self, before: _BeforeTest) -> None:
         """Use the app's own options again."""
         self.options, self._missing_topics, self.instruments = before
+        if self._schemas is not None:
+            self._schemas.use_registry(self.options.registry)
 
     async def on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Await a coroutine on the app's loop, from any loop."""
@@ -791,15 +809,6 @@ class App:
     async def send_encoded(self, record: OutgoingRecord) -> RecordMetadata:
         """Send a record that is bytes already, as retries and the outbox do."""
         return await self._template.send(record)
-
-
-def _names_at_caller() -> dict[str, Any]:
-    """The local names where the decorator stands: annotations may name classes of a test function."""
-    frame = inspect.currentframe()
-    caller = None if frame is None or frame.f_back is None else frame.f_back.f_back
-    if caller is None or caller.f_locals is caller.f_globals:
-        return {}
-    return dict(caller.f_locals)
 
 
 def _read_all(read: Read, records: Sequence[RawRecord]) -> list[Any]:
