@@ -210,6 +210,8 @@ def _decoded(decode: Decode, what: str, wanted: Any) -> Read:
             return decode(data)
         except MismatchError as error:
             raise _unreadable(record, f"{what}: {_told(error, wanted)}") from error
+        except RecursionError as error:
+            raise _unreadable(record, f"{what}: is nested too deeply") from error
 
     return read
 
