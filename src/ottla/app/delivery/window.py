@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from ottla.app.declarations.listener_spec import (
@@ -30,7 +31,7 @@ class WindowLimits:
     record_bytes: int = DEFAULT_MAX_WINDOW_BYTES
     metadata_bytes: int = DEFAULT_MAX_METADATA_BYTES
 
-    @property
+    @cached_property
     def pause_bytes(self) -> int:
         """From this size of the metadata on, only the first unfinished record may start."""
         return int(self.metadata_bytes * _PAUSE_SHARE)
