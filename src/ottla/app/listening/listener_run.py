@@ -39,8 +39,6 @@ from ottla.client.model import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
 )
-from ottla.config.client import read_client_config
-from ottla.config.consumer import ConsumerConfig
 from ottla.errors import ConfigError, IllegalStateError, RetriableError, TimedOutError, WakeupError
 from ottla.model import TopicPartition
 
@@ -88,6 +86,7 @@ class ListenerRun:
         self._is_user_paused = spec.starts_paused
         self._is_stopping = False
         self._was_assigned = False
+        self._has_unclaimed = False
         self._idle_received = -1
         self._idle_since = 0.0
         self._consumer: RawConsumer | None = None
@@ -124,10 +123,11 @@ class ListenerRun:
         )
         await self._finisher.start()
         self._consumer = self._clients.consumer(self._consumer_options())
-        self._max_poll_seconds = self._max_poll_interval_seconds()
+        config = self._clients.consumer_config(self._consumer_options())
+        self._max_poll_seconds = config.max_poll_interval_ms / 1000
         self._isolation_level = (
             IsolationLevel.READ_COMMITTED
-            if self._consumer_options().get("isolation.level") == "read_committed"
+            if config.reads_committed
             else IsolationLevel.READ_UNCOMMITTED
         )
         self._consumer.subscribe(self._letters.subscription(), _RebalanceCalls(self))
@@ -168,11 +168,6 @@ class ListenerRun:
         if self.spec.delivery is Delivery.EXACTLY_ONCE:
             options["isolation.level"] = "read_committed"
         return options
-
-    def _max_poll_interval_seconds(self) -> float:
-        chosen = self.spec.consumer_options.get("max.poll.interval.ms")
-        default = read_client_config(ConsumerConfig, {"bootstrap.servers": "127.0.0.1:1"}, {})
-        return float(str(default.max_poll_interval_ms if chosen is None else chosen)) / 1000
 
     async def drain(self, timeout: float | None = None) -> None:
         """Finish the records in hand, commit, and leave the group; after `timeout` seconds handlers are cancelled."""
@@ -228,7 +223,7 @@ class ListenerRun:
                     failures = 0
                 except RetriableError as error:
                     failures += 1
-                    delay = min(_MAX_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2**failures)
+                    delay = _backoff_seconds(failures)
                     log.warning("%s: %s; again in %.1f s", self.spec.name, error, delay)
                     await asyncio.sleep(delay)
         except Exception as error:
@@ -239,6 +234,10 @@ class ListenerRun:
     async def _turn(self) -> None:
         consumer = self._consumer
         assert consumer is not None
+        if self._has_unclaimed:
+            await self._claim_new(
+                [each for each in consumer.assignment() if each not in self._windows]
+            )
         self._is_polling = True
         try:
             records: ConsumerRecords[bytes | None, bytes | None] | None
@@ -290,9 +289,16 @@ class ListenerRun:
         now_ms = self._clock.now_ms()
         for partition, next_offset in records.next_offsets.items():
             window = self._windows.get(partition)
-            if window is None or window.is_closed:
+            if window is None:
                 continue
             found = records.records(partition)
+            first_offset = found[0].offset if found else next_offset.offset
+            if window.is_closed:
+                window.passed_by(first_offset)
+                continue
+            position = window.progress.position
+            if position is not None and first_offset < position:
+                window = self._begin_again(window, first_offset)
             due_ms: dict[int, int] = {}
             if window.is_retry_topic:
                 for record in found:
@@ -373,16 +379,28 @@ class ListenerRun:
         self.counters.rebalances += 1
         self._was_assigned = True
         self._group_metadata = consumer.group_metadata()
-        if not partitions:
-            return
+        if partitions:
+            await self._claim_new(partitions)
+
+    async def _claim_new(self, partitions: Sequence[TopicPartition]) -> None:
+        """Begin with partitions that the group has given us; if that fails, the pump tries again before it polls."""
+        consumer = self._consumer
+        assert consumer is not None
+        self._has_unclaimed = True
         await self._letters.create_topics(
             self._clients.admin, {partition.topic for partition in partitions}
         )
         committed = await self._uninterrupted(lambda: consumer.committed(partitions))
-        for partition in partitions:
-            self._claim(consumer, partition, committed[partition])
-        if self.spec.start_positions is not None:
-            await self._seek_to(consumer, await self.spec.start_positions(partitions))
+        try:
+            for partition in partitions:
+                self._claim(consumer, partition, committed[partition])
+            if self.spec.start_positions is not None:
+                await self._seek_to(consumer, await self.spec.start_positions(partitions))
+        except BaseException:
+            for partition in partitions:
+                self._windows.pop(partition, None)
+            raise
+        self._has_unclaimed = False
         await _call(self.spec.on_assigned, partitions)
 
     def _claim(
@@ -406,7 +424,7 @@ class ListenerRun:
         committed: OffsetAndMetadata | None,
         gaps: Gaps,
         start_offset: int | None,
-    ) -> None:
+    ) -> PartitionWindow:
         before = self._windows.get(partition)
         window = PartitionWindow(
             partition,
@@ -420,14 +438,28 @@ class ListenerRun:
         # The consumer's partition is still paused.
         window.is_fetch_paused = before is not None and before.is_fetch_paused
         self._windows[partition] = window
+        return window
+
+    def _begin_again(self, before: PartitionWindow, offset: int) -> PartitionWindow:
+        """The topic was made again, or its end was cut off: what is known is about other records."""
+        log.warning("%s: %s begins again at offset %d", self.spec.name, before.partition, offset)
+        self._workers.close_units([before], "its partition has begun again")
+        before.close()
+        return self._open(before.partition, before.committed, NO_GAPS, offset)
 
     async def _claim_again(self) -> None:
         """The committer dropped everything: go back to the committed offsets."""
         self._workers.close_units(
             self._windows.values(), "its transaction failed, and it runs again"
         )
-        if not self._is_stopping:
-            await self._on_pump(self._claim_all)
+        failures = 0
+        while not self._is_stopping:
+            try:
+                return await self._on_pump(self._claim_all)
+            except RetriableError as error:
+                failures += 1
+                log.warning("%s: %s", self.spec.name, error)
+                await asyncio.sleep(_backoff_seconds(failures))
 
     async def _claim_all(self, consumer: RawConsumer) -> None:
         # A handler that still runs must not meet the same record a second time.
@@ -450,6 +482,7 @@ class ListenerRun:
         windows = [self._windows[each] for each in partitions if each in self._windows]
         for window in windows:
             window.is_closing = True
+        self._finisher.closing()
         if not await self._workers.wait_idle(windows, self._max_poll_seconds * _HANDLER_SHARE):
             log.warning(
                 "%s: partitions are given up while their handlers run; another member will run them again",
@@ -588,7 +621,7 @@ class ListenerRun:
 
     async def is_settled(self) -> bool:
         """Whether every record up to the present ends of its partitions is finished and committed."""
-        if not self._was_assigned:
+        if not self._was_assigned or self._has_unclaimed:
             return False
         # Not by the consumer, whose connection waits for the answer of a fetch.
         ends = await self._clients.admin.list_offsets(
@@ -652,6 +685,10 @@ class ListenerRun:
             and now - since >= _SLOW_HANDLER_SECONDS
             and not run.is_overdue
         ]
+
+
+def _backoff_seconds(failures: int) -> float:
+    return min(_MAX_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * (1 << min(failures, 16)))
 
 
 def _health_of(window: PartitionWindow) -> PartitionHealth:

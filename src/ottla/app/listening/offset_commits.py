@@ -176,6 +176,10 @@ class OffsetCommits:
             self._committed.clear()
             await self._committed.wait()
 
+    def closing(self) -> None:
+        """Windows are about to be given up: workers wait for no commit of theirs, which comes with the last one."""
+        self._committed.set()
+
     def commit_due(self, consumer: RawConsumer) -> None:
         """Send a commit if one is due; called by the pump between polls."""
         now = self._loop.time()

@@ -56,6 +56,16 @@ _REFUSED_RECORDS: Final = frozenset(
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
+# The group has moved on: with the same member and generation its offsets are refused for ever.
+_MOVED_ON: Final = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
 
 
 class FinishedUnit(NamedTuple):
@@ -120,6 +130,7 @@ class TransactionCommitter:
         self._is_hurried = asyncio.Event()
         self._committed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._refused_group: ConsumerGroupMetadata | None = None
         self.last_error: Exception | None = None
         """Why the last transaction did not succeed; None after one that did."""
 
@@ -182,6 +193,9 @@ class TransactionCommitter:
         """Never by hand."""
         return False
 
+    def closing(self) -> None:
+        """Nothing to do: workers wait for no transaction."""
+
     def commit_due(self, consumer: RawConsumer) -> None:
         """Nothing to do between polls: transactions have a producer of their own."""
 
@@ -199,7 +213,12 @@ class TransactionCommitter:
     ) -> None:
         """Commit the finished units of these windows now."""
         deadline = self._loop.time() + seconds
-        while self._has_units_of(windows) and self._task is not None and not self._task.done():
+        while (
+            self._has_units_of(windows)
+            and self._task is not None
+            and not self._task.done()
+            and (self._refused_group is None or self._refused_group != self._group_metadata())
+        ):
             self._is_hurried.set()
             self._has_work.set()
             self._committed.clear()
@@ -304,8 +323,11 @@ class TransactionCommitter:
         except (FatalError, asyncio.CancelledError):
             raise  # closing the producer aborts
         except Exception as error:
-            if isinstance(error, KafkaError) and error.code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
-                self._on_fatal(metadata_error(self._spec, error))
+            if isinstance(error, KafkaError):
+                if error.code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
+                    self._on_fatal(metadata_error(self._spec, error))
+                if error.code in _MOVED_ON:
+                    self._refused_group = group
             await self._abort(producer)
             raise
         try:
