@@ -141,7 +141,7 @@ CRASHES = [
     "commit:after:5",
     "update:after:3",
     "relay-commit:before:1",
-    "relay-commit:after:2",
+    "relay-commit:after:1",
     "relay-send:after:1",
     "delete:before:1",
     "delete:after:1",
@@ -184,7 +184,7 @@ def test_the_same_on_apache_kafka(shop: Shop, kafka_address: str) -> None:
         for topic, partitions in (("orders", 2), ("invoices", 1)):
             create_soon(admin, NewTopic(topic, num_partitions=partitions))
     produce(servers, 0, RECORDS)
-    for crash in ("commit:after:5", "relay-commit:before:2", "relay-send:after:1"):
+    for crash in ("commit:after:5", "relay-commit:before:1", "relay-send:after:1"):
         with app(servers, shop, crash=crash, session_ms=6000) as killed:
             killed.wait_killed()
     with app(servers, shop, session_ms=6000) as last:
