@@ -8,8 +8,12 @@ from __future__ import annotations
 import types
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
 from operator import attrgetter
 from typing import Annotated, Any, Final, Protocol, TypeAlias, Union, get_args, get_origin
+from uuid import UUID
 
 from ottla.app.declarations.json_conversion import (
     Converters,
@@ -35,6 +39,8 @@ from ottla.schemas.codec import NOT_CACHED, Codec
 Read: TypeAlias = Callable[[RawRecord], Any]
 Decode: TypeAlias = Callable[[bytes], Any]
 
+# What has one text: it is read and written without JSON's quotes, as Kafka's UUIDSerializer does.
+_ONE_TEXT: Final = (UUID, Decimal, datetime, date, time)
 # Deserializers that leave the choice to the annotation: what they make is bytes, text or plain JSON anyway.
 _PLAIN_DESERIALIZERS: Final = (BytesDeserializer, StringDeserializer, JSONDeserializer)
 
@@ -152,7 +158,26 @@ def decoder_of(wanted: Any, converters: Converters) -> Decode:
     if is_pydantic_model(wanted):
         return _pydantic(wanted)
     convert = converters.of(wanted)
+    if wanted in _ONE_TEXT or _has_text_values(wanted):
+        return lambda data: convert(_bare_text(data))
     return lambda data: convert(load_json(data))
+
+
+def _has_text_values(wanted: object) -> bool:
+    return (
+        isinstance(wanted, type)
+        and issubclass(wanted, Enum)
+        and all(isinstance(each.value, str) for each in wanted)
+    )
+
+
+def _bare_text(data: bytes) -> str:
+    """Text as it is, as keys and headers have it, or as JSON has it, in quotes."""
+    text = _text(data)
+    if not text.startswith('"'):
+        return text
+    found = load_json(data)
+    return found if isinstance(found, str) else text
 
 
 def is_protobuf_message(wanted: object) -> bool:
