@@ -217,17 +217,19 @@ def test_deserializers_of_the_options() -> None:
     assert seen == [5, "tea", "tea", 5, Order(4), 5]
     with pytest.raises(UnreadableRecordError, match=r"key\.deserializer made int, and .* str"):
         run(wrong, raw_record(b"tea", key))
-    with pytest.raises(UnreadableRecordError, match="key: 3 bytes where a number has 4"):
+    with pytest.raises(
+        UnreadableRecordError, match="the key cannot be read: 3 bytes where a number has 4"
+    ):
         run(whole, raw_record(b"tea", b"abc"))
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (b'{"table": "4"}', "field 'table' must be a whole number"),
+        (b'{"table": "4"}', "the value is no Order: field 'table' must be a whole number"),
         (b"{}", "field 'table' is missing"),
-        (b"{", "is no JSON"),
-        (b"\xff", "is no JSON"),
+        (b"{", "the value is no Order: not JSON"),
+        (b"\xff", "the value is no Order: not JSON"),
         (None, r"has no value: write Order \| None"),
     ],
 )

@@ -118,7 +118,7 @@ class Decoding:
             try:
                 return decode(data)
             except MismatchError as error:
-                raise _unreadable(record, f"header {name!r}: {_told(error, wanted)}") from error
+                raise _unreadable(record, f"header {name!r} {_told(error, wanted)}") from None
 
         return read
 
@@ -191,7 +191,7 @@ def _text(data: bytes) -> str:
     try:
         return str(data, "utf-8")
     except UnicodeDecodeError as error:
-        raise MismatchError(f"is not UTF-8 text: {error}") from error
+        raise MismatchError(f"not UTF-8 text: {error}") from None
 
 
 def _pydantic(wanted: Any) -> Decode:
@@ -209,7 +209,7 @@ def _protobuf(wanted: Any) -> Decode:
         try:
             return wanted.FromString(data)
         except Exception as error:  # DecodeError is not an importable name without protobuf
-            raise MismatchError(f"is no {wanted.__name__} of Protobuf: {error}") from error
+            raise MismatchError(f"not Protobuf: {error}") from None
 
     return decode
 
@@ -234,9 +234,9 @@ def _decoded(decode: Decode, what: str, wanted: Any) -> Read:
         try:
             return decode(data)
         except MismatchError as error:
-            raise _unreadable(record, f"{what}: {_told(error, wanted)}") from error
+            raise _unreadable(record, f"the {what} {_told(error, wanted)}") from None
         except RecursionError as error:
-            raise _unreadable(record, f"{what}: is nested too deeply") from error
+            raise _unreadable(record, f"the {what} is nested too deeply") from error
 
     return read
 
@@ -255,7 +255,7 @@ def _by_deserializer(deserializer: Deserializer, is_key: bool, wanted: Any) -> R
         except LookupPending as pending:
             raise SchemaNeededError(pending.wait) from None
         except Exception as error:
-            raise _unreadable(record, f"{what}: {error}") from error
+            raise _unreadable(record, f"the {what} cannot be read: {error}") from error
         if checked is not None and found is not None and not isinstance(found, checked):
             raise _unreadable(
                 record,
@@ -301,7 +301,7 @@ def _nullable(read: Read, what: str, wanted: Any, may_be_none: bool) -> Read:
 
 
 def _told(error: MismatchError, wanted: Any) -> str:
-    return f"{error} (wanted: {type_name(wanted)})"
+    return f"is no {type_name(wanted)}: {error}"
 
 
 def _unreadable(record: RawRecord, reason: str) -> UnreadableRecordError:
