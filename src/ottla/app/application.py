@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import os
 import re
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -61,20 +59,18 @@ from ottla.client.model import HeadersToSend, RecordMetadata
 from ottla.config.options import dotted_names
 from ottla.durations import Duration, seconds_of
 from ottla.errors import ConfigError, IllegalStateError, KafkaError
-from ottla.event_loop import new_event_loop
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from ottla.app.blocking import BlockingApp
-    from ottla.app.life.app_life import EmbeddedLife
+    from ottla.app.life.app_life import AppLife
     from ottla.config.option_types import AppOptions as AppKeywords
     from ottla.schemas.codec import Format
     from ottla.schemas.subjects import SubjectStrategy
     from ottla.testing.app_under_test import AppUnderTest
     from ottla.testing.broker import Broker
 
-log = logging.getLogger("ottla.app")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -226,7 +222,7 @@ class App:
         self._blocking: BlockingApp | None = None
         self.outbox = Outbox(name)
         """The database of `app.transaction(session)`: `app.outbox.use(engine)`."""
-        self._life: EmbeddedLife | None = None
+        self._life: AppLife | None = None
 
     @classmethod
     def from_properties(
@@ -699,23 +695,12 @@ class App:
 
     def run(self) -> None:
         """Run until SIGTERM or Ctrl-C, then finish what is in hand; raises the failure of a listener."""
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(self._run())
+        from ottla.app.life.process import AppProcess, ProcessSettings
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        stopping = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stopping.set)
-        async with self:
-            log.info("app %s runs with %d listener(s)", self.name, len(self._listeners))
-            ended = asyncio.ensure_future(self.failure())
-            stopped = asyncio.ensure_future(stopping.wait())
-            await asyncio.wait([ended, stopped], return_when=asyncio.FIRST_COMPLETED)
-            stopped.cancel()
-            if ended.done():
-                raise ended.result()
-            ended.cancel()
+        process = AppProcess(self.life(), ProcessSettings())
+        process.run()
+        if process.failure is not None:
+            raise process.failure
 
     @asynccontextmanager
     async def lifespan(self, _: object = None) -> AsyncIterator[dict[str, Self]]:
@@ -731,13 +716,19 @@ class App:
         """`/healthz`, `/readyz` and `/metrics`, to mount in a web application; call it before the app starts."""
         from ottla.app.life.health_routes import health_routes
 
+        return health_routes(self.life().monitor)
+
+    def life(self) -> AppLife:
+        """Metrics and health of the app; ask for it before the app starts."""
         if self._life is None:
             if self._state is not _State.STOPPED:
-                raise IllegalStateError(f"app {self.name} is running: call asgi() before it starts")
-            from ottla.app.life.app_life import EmbeddedLife
+                raise IllegalStateError(
+                    f"app {self.name} is running: call asgi() or life() before it starts"
+                )
+            from ottla.app.life.app_life import AppLife
 
-            self._life = EmbeddedLife(self)
-        return health_routes(self._life)
+            self._life = AppLife(self)
+        return self._life
 
     def asyncapi(self, version: str = "1.0.0") -> dict[str, Any]:
         """The AsyncAPI 3 document of what is declared; `version` is that of the app."""
