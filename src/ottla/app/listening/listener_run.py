@@ -445,6 +445,9 @@ class ListenerRun:
         """We give these partitions up: finish what is in hand, and commit."""
         consumer = self._consumer
         assert consumer is not None
+        self._was_assigned = (
+            False  # until the rebalance is over: without partitions it would seem to be settled
+        )
         # A cooperative rebalance revokes in the new generation, which the offsets have to name.
         self._group_metadata = consumer.group_metadata()
         windows = [self._windows[each] for each in partitions if each in self._windows]
@@ -461,6 +464,7 @@ class ListenerRun:
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Other members have these partitions already."""
+        self._was_assigned = False
         windows = [self._windows[each] for each in partitions if each in self._windows]
         self._give_up(windows, "its partition belongs to another member of the group")
         await _call(self.spec.on_revoked, partitions)
