@@ -126,6 +126,25 @@ def test_a_test_or_module_may_have_a_broker_of_its_own(pytester: pytest.Pytester
     result.stdout.fnmatch_lines(["*is for the fixture ottla_test_broker*"])
 
 
+def test_a_mark_with_an_unknown_argument_says_what_there_is(pytester: pytest.Pytester) -> None:
+    tests = """
+        import pytest
+
+        @pytest.mark.ottla_broker(node=3)
+        def test_misspelt(ottla_test_broker):
+            pass
+
+        @pytest.mark.ottla_broker("3.6")
+        def test_without_a_name(ottla_test_broker):
+            pass
+    """
+    result = run_tests(pytester, tests)
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(
+        ["*marker ottla_broker has no node=: there are as_version=*nodes=*", "*arguments by name*"]
+    )
+
+
 def test_requests_are_those_of_the_test(pytester: pytest.Pytester) -> None:
     tests = """
         import ottla
