@@ -231,6 +231,23 @@ def test_a_case_of_unittest_runs_under_pytest(pytester: pytest.Pytester) -> None
     result.stdout.fnmatch_lines(["*CreateTopics v*(orders): ok after*"])
 
 
+def test_a_case_of_unittest_may_have_a_seed_and_a_version(pytester: pytest.Pytester) -> None:
+    pytester.path.joinpath("orders.yaml").write_text("orders: {records: [{value: plain}]}")
+    tests = """
+        from ottla.testing import BrokerTestCase
+
+        class OrdersTest(BrokerTestCase):
+            broker_seed = "orders.yaml"
+            broker_as_version = "3.6"
+
+            def test_the_seed_of_the_class(self):
+                self.assertIn(b"plain", [each.value for each in self.broker.records("orders")])
+                with self.assertRaisesRegex(Exception, "newer than the broker's as_version"):
+                    self.broker.faults.add("DescribeTopicPartitions", drop="after")
+    """
+    run_tests(pytester, tests).assert_outcomes(passed=1)
+
+
 TROUBLE_IN_UNITTEST = """
 import asyncio
 import unittest
