@@ -63,6 +63,28 @@ def jars(
     return found
 
 
+def archive(name: str, artifact: str, shared_folder: Path) -> Path:
+    """The file of one artifact (group:artifact:version:type:classifier), without what it needs."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{name} needs {program}, which is not installed")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "ottla-tests" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    found, failure = folder / "archive", shared_folder / f"maven-failed-{name}.txt"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not found.exists() and not failure.exists():
+            options = (f"{PLUGIN}:copy", f"-Dartifact={artifact}")
+            reason = _run_maven(folder, found, options)
+            if reason is not None:
+                failure.write_text(reason, encoding="utf-8")
+        if failure.exists():
+            pytest.skip(f"no {name}: {failure.read_text(encoding='utf-8')}")
+    (file,) = found.iterdir()
+    return file
+
+
 def _pom(artifacts: Mapping[str, str], without: str | None) -> str:
     dependencies = []
     exclusions = ""
@@ -80,12 +102,16 @@ def _pom(artifacts: Mapping[str, str], without: str | None) -> str:
 def _download(folder: Path, target: Path, pom: str) -> str | None:
     """Why Maven could not get the jars."""
     (folder / "pom.xml").write_text(pom, encoding="utf-8")
+    return _run_maven(
+        folder, target, ("-f", str(folder / "pom.xml"), f"{PLUGIN}:copy-dependencies")
+    )
+
+
+def _run_maven(folder: Path, target: Path, options: tuple[str, ...]) -> str | None:
+    """Why Maven could not copy what it was asked for."""
     partial = folder / "partial"
     shutil.rmtree(partial, ignore_errors=True)
-    command = [
-        *("mvn", "--batch-mode", "--quiet", "-f", str(folder / "pom.xml")),
-        *(f"{PLUGIN}:copy-dependencies", f"-DoutputDirectory={partial}"),
-    ]
+    command = ["mvn", "--batch-mode", "--quiet", *options, f"-DoutputDirectory={partial}"]
     try:
         done = subprocess.run(
             command,

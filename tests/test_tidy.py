@@ -26,7 +26,7 @@ LAYERS = [
         "names",
         "worker_python",
     ],
-    ["durations", "model"],
+    ["durations", "exposition", "model"],
     ["config"],
     ["wire", "records"],
     ["core"],

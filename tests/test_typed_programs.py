@@ -216,6 +216,100 @@ async def main() -> None:
     await codec.encode("orders", False, "tea")  # mistake
     codec_for(Order, "xml", registry=registry)  # mistake
 """,
+    "handlers_of_an_app": """
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated
+
+from ottla.app import App, DeadLetter, Depends, Header, Key, Offset, Record, Retry, To, Topic, every
+
+app = App("billing", {"linger.ms": 5}, bootstrap_servers="a:1", max_poll_records=10)
+App("billing", bootstrap_server="a:1")  # mistake
+App("billing", max_poll_records="ten")  # mistake
+
+
+@dataclass
+class Order:
+    table: int
+
+
+@dataclass
+class Invoice:
+    total: float
+
+
+class Database:
+    def price(self, table: int) -> float:
+        return 2.5 * table
+
+
+async def get_db() -> AsyncIterator[Database]:
+    yield Database()
+
+
+@app.listener("orders", workers=32, order="key", retry=Retry("1s", "10s", keep_order=True), dead_letters=True)
+async def bill(
+    order: Order,
+    key: Key[str],
+    trace: Annotated[str | None, Header("trace")],
+    topic: Topic,
+    offset: Offset,
+    db: Annotated[Database, Depends(get_db)],
+) -> Annotated[Invoice, To("invoices")]:
+    print(key.upper(), topic.upper(), offset + 1, trace)
+    key.nothing()  # mistake
+    trace.upper()  # mistake
+    return Invoice(db.price(order.table))
+
+
+@app.listener("orders")
+async def wrong_result(order: Order) -> Annotated[Invoice, To("invoices")]:
+    return order  # mistake
+
+
+@app.listener("orders", ack=every(100, "5s"), seek=timedelta(hours=1), errors={ValueError: "ignore"})
+def show(record: Record[str, Order]) -> list[To]:
+    print(record.value.table + 1, record.key.upper())
+    record.value.chair  # mistake
+    return [To("a", 1, key="k")]
+
+
+@app.listener("orders", order="keys")  # mistake
+async def other(order: Order) -> None: ...
+
+
+@app.listener("orders", workres=3)  # mistake
+async def third(order: Order) -> None: ...
+
+
+@bill.dead_letter
+async def dead(letter: DeadLetter[Order]) -> None:
+    print(letter.value.table, letter.history.attempts)
+    letter.value.chair  # mistake
+
+
+async def main() -> None:
+    invoice = await bill(Order(1), "t4", None, "orders", 5, Database())
+    print(invoice.total)
+    await bill("tea", "t4", None, "orders", 5, Database())  # mistake
+    bill.pause()
+    async with app:
+        sent = await app.send("orders", Order(4), key="t4", headers={"trace": b"1"})
+        print(sent.offset + 1)
+        await app.send("orders", Order(4), headers={"trace": "1"})  # mistake
+        answer = await app.request("quotes", Order(1), reply=Invoice, timeout="2s")
+        print(answer.total)
+        answer.tip  # mistake
+        async with app.transaction():
+            await app.send("orders", Order(4))
+    app.blocking.send("orders", Order(1))
+    with app.test() as t:
+        await t.send("orders", Order(1))
+        await t.settled()
+        print(t.sent("invoices") == [Invoice(1.0)])
+        t.broker.faults.add("Produce", times=1)
+""",
     "options_that_are_passed_on": """
 from typing import Unpack
 

@@ -115,6 +115,7 @@ def reference() -> Iterator[tuple[str, str]]:
     modules = [(name, f"ottla.{name}") for name in exported.MODULES]
     for file, module in (
         *modules,
+        ("app", "ottla.app"),
         ("spark", "ottla.spark"),
         ("testing", "ottla.testing"),
         ("pytest", "ottla.testing.plugin"),

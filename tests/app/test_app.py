@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -298,7 +300,7 @@ def test_pause_and_resume(app: App) -> None:
             bill.resume()
             await t.settled()
             assert seen == ["tea"]
-            bill.pause()
+            await asyncio.to_thread(bill.pause)
             assert bill.is_paused
 
     asyncio.run(main())
@@ -334,6 +336,85 @@ def test_hooks_run_around_the_listeners(app: App) -> None:
     with app.test():
         events.append("running")
     assert events == ["connect", "running", "disconnect"]
+
+
+def test_what_the_hooks_opened_is_closed_if_the_start_fails(app: App) -> None:
+    events: list[str] = []
+    app.on_startup(lambda: events.append("connect"))
+    app.on_shutdown(lambda: events.append("disconnect"))
+
+    @app.on_startup
+    async def fail() -> None:
+        raise LookupError("no database")
+
+    async def main() -> None:
+        async with app.test():
+            events.append("running")
+
+    with pytest.raises(LookupError, match="no database"):
+        asyncio.run(main())
+    assert events == ["connect", "disconnect"]
+    assert not app.is_running
+
+
+RUNNING = """
+import os, signal, sys, threading
+from ottla.app import App
+
+app = App("billing", bootstrap_servers=sys.argv[1], missing_topics="create", auto_offset_reset="earliest")
+
+@app.listener("orders")
+def bill(order: str) -> None:
+    print("begun", order, flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait(0.3)
+    print("done", order, flush=True)
+
+@app.on_startup
+async def send() -> None:
+    await app.send("orders", "tea")
+
+app.run()
+print("stopped", flush=True)
+"""
+
+
+def test_run_finishes_what_is_in_hand_after_sigterm() -> None:
+    with ottla.Broker() as broker:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", RUNNING, broker.bootstrap_servers],
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.split("\n") == ["begun tea", "done tea", "stopped", ""]
+        with ottla.Consumer(
+            bootstrap_servers=broker.bootstrap_servers, group_id="billing", enable_auto_commit=False
+        ) as consumer:
+            committed = consumer.committed([("orders", 0)])
+        assert [each and each.offset for each in committed.values()] == [1]
+
+
+def test_run_raises_why_a_listener_has_stopped() -> None:
+    with ottla.Broker() as broker:
+        app = App("billing", bootstrap_servers=broker.bootstrap_servers, missing_topics="create")
+
+        @app.listener(
+            "orders", errors={LookupError: "stop"}, options={"auto_offset_reset": "earliest"}
+        )
+        async def bill(order: str) -> None:
+            raise LookupError("no such table")
+
+        @app.on_startup
+        async def send() -> None:
+            await app.send("orders", "tea")
+
+        async def main() -> BaseException:
+            async with app:
+                return await asyncio.wait_for(app.failure(), 10)
+
+        assert isinstance(asyncio.run(main()), LookupError)
 
 
 # What cannot start
@@ -374,6 +455,35 @@ def test_a_listener_cannot_be_added_while_the_app_runs(app: App) -> None:
 
         @app.listener("orders")
         async def bill(order: str) -> None: ...
+
+
+WITHOUT_EXTRAS = """
+import sys
+for name in ("fastavro", "google.protobuf", "httpx", "jsonschema", "opentelemetry", "pyarrow", "pydantic",
+             "sqlalchemy", "starlette", "uvicorn"):
+    sys.modules[name] = None
+from ottla.app import *
+from ottla.app import App
+
+app = App("billing")
+seen = []
+
+@app.listener("orders")
+async def bill(order: dict[str, int]) -> None:
+    seen.append(order)
+
+with app.test() as t:
+    t.blocking.send("orders", {"table": 4})
+    t.blocking.settled()
+assert seen == [{"table": 4}]
+"""
+
+
+def test_an_app_needs_no_extra() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", WITHOUT_EXTRAS], capture_output=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 # Wrong declarations
@@ -434,6 +544,18 @@ def test_a_wrong_declaration_is_one_sentence(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         declare(function, **arguments)
+
+
+def test_a_decorator_without_a_topic_is_refused(app: App) -> None:
+    with pytest.raises(ConfigError, match=r'write @app\.listener\("topic"\)'):
+        app.listener(plain)  # type: ignore[arg-type]
+
+
+def test_an_annotation_that_exists_for_type_checkers_only_is_told(app: App) -> None:
+    async def hidden(order: Hidden) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(ConfigError, match="hidden: an annotation names Hidden, which cannot be"):
+        app.listener("orders")(hidden)
 
 
 def test_wrong_topics() -> None:

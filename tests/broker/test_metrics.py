@@ -25,7 +25,6 @@ from ottla.broker.cluster import Cluster
 from ottla.broker.loop.loop_monitor import LoopMonitor
 from ottla.broker.metrics import broker_metrics as metrics
 from ottla.broker.metrics import listener as metrics_listener
-from ottla.broker.metrics.exposition import Metric, Page
 from ottla.broker.metrics.request_counts import ApiCounts, _observing
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
@@ -33,6 +32,7 @@ from ottla.broker.requests.request import RequestContext
 from ottla.broker.requests.response_errors import error_counter_of
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import NewTopic
+from ottla.exposition import Metric, Page
 from ottla.histogram import Histogram
 from ottla.model import Endpoint
 from ottla.storage.memory import MemoryStore

@@ -24,7 +24,7 @@ from confluent_kafka.schema_registry.protobuf import (
     ProtobufSerializer as ConfluentProtobufSerializer,
 )
 from confluent_kafka.serialization import MessageField, SerializationContext
-from tests.schemas.fake_registry import FakeRegistry, fake_registry
+from tests.schemas.fake_registry import FakeRegistry
 from tests.schemas.shop import Address, Item, Label, Order, Parcel
 
 import ottla
@@ -64,20 +64,10 @@ def broker() -> Iterator[ottla.Broker]:
 
 @pytest.fixture(scope="module")
 def servers(broker: ottla.Broker) -> Iterator[Servers]:
-    with ottla.SchemaRegistry(bootstrap_servers=broker.bootstrap_servers) as registry:
-        yield from servers_at(broker, registry.url)
-
-
-@pytest.fixture(scope="module")
-def plain_servers(broker: ottla.Broker) -> Iterator[Servers]:
-    with fake_registry() as registry:
-        yield from servers_at(broker, registry.url)
-
-
-def servers_at(broker: ottla.Broker, url: str) -> Iterator[Servers]:
     with (
-        SchemaRegistryClient(schema_registry_url=url) as ours,
-        ConfluentClient({"url": url}) as theirs,
+        ottla.SchemaRegistry(bootstrap_servers=broker.bootstrap_servers) as registry,
+        SchemaRegistryClient(schema_registry_url=registry.url) as ours,
+        ConfluentClient({"url": registry.url}) as theirs,
     ):
         yield Servers(broker, ours, theirs)
 
@@ -162,9 +152,7 @@ class Case(NamedTuple):
 
 
 @pytest.fixture(params=list(PAIRS))
-def case(request: pytest.FixtureRequest) -> Case:
-    is_protobuf = request.param.startswith("protobuf")
-    servers = request.getfixturevalue("plain_servers" if is_protobuf else "servers")
+def case(request: pytest.FixtureRequest, servers: Servers) -> Case:
     return Case(request.param, PAIRS[request.param], servers)
 
 

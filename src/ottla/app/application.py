@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import os
 import re
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, Unpack, overload
 
+from ottla.app.app_schemas import AppSchemas, SchemaChoice
 from ottla.app.declarations.annotations import Arrow
 from ottla.app.declarations.app_options import AppOptions, read_app_options
 from ottla.app.declarations.argument_checks import is_count, is_text
@@ -31,9 +31,10 @@ from ottla.app.declarations.listener import (
     Partitions,
     Seek,
     declare,
+    names_at_caller,
 )
 from ottla.app.declarations.listener_spec import Ack, RawRecord
-from ottla.app.declarations.record_decoding import Decoding, SchemaNeededError
+from ottla.app.declarations.record_decoding import Decoding, Read, SchemaNeededError
 from ottla.app.declarations.record_encoding import Encoding, headers_of
 from ottla.app.declarations.retries import Retry
 from ottla.app.declarations.spring_properties import load_properties
@@ -47,31 +48,39 @@ from ottla.app.delivery.unit import CURRENT_UNIT, OutgoingRecord
 from ottla.app.errors import StartError
 from ottla.app.instruments import Instruments, NoInstruments
 from ottla.app.letters.topic_names import is_letter_topic
+from ottla.app.life.combined_instruments import combine
+from ottla.app.life.tracing import tracing_if_configured
 from ottla.app.listening.clients import ClientFactory
 from ottla.app.listening.runtime import Runtime
+from ottla.app.outbox import CURRENT_OUTBOX, Outbox, SessionTransaction
 from ottla.app.replies import Replies
 from ottla.app.template import CURRENT_TRANSACTION, Template
 from ottla.client.model import HeadersToSend, RecordMetadata
 from ottla.config.options import dotted_names
 from ottla.durations import Duration, seconds_of
 from ottla.errors import ConfigError, IllegalStateError, KafkaError
-from ottla.event_loop import new_event_loop
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from ottla.app.blocking import BlockingApp
+    from ottla.app.life.app_life import AppLife
     from ottla.config.option_types import AppOptions as AppKeywords
+    from ottla.schemas.codec import Format
+    from ottla.schemas.subjects import SubjectStrategy
     from ottla.testing.app_under_test import AppUnderTest
     from ottla.testing.broker import Broker
 
-log = logging.getLogger("ottla.app")
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+SessionT = TypeVar("SessionT")
 Hook = Callable[[], Awaitable[None] | None]
 HookT = TypeVar("HookT", bound=Hook)
 
 START_SECONDS: Final = 15.0
+_TEST_HEARTBEAT_MS: Final = 100
 DEFAULT_REQUEST_SECONDS: Final = 5.0
 
 
@@ -122,6 +131,8 @@ class App:
         missing_topics: str = "fail",
         reply_topic: str | None = None,
         start_timeout: Duration = START_SECONDS,
+        schema_registry: str | Mapping[str, object] | None = None,
+        schema_format: Format | None = None,
         **options: Unpack[AppKeywords],
     ) -> None:
         if not is_text(name):
@@ -133,6 +144,10 @@ class App:
             if option in shared:
                 raise ConfigError(f"{option} is given in the dict and as a keyword: give it once")
             shared[option] = value
+        if isinstance(schema_registry, str):
+            shared["schema.registry.url"] = schema_registry
+        elif schema_registry is not None:
+            shared |= dotted_names(schema_registry)
         own = {"consumer": consumer or {}, "producer": producer or {}, "admin": admin or {}}
         self._set_up(
             name,
@@ -140,6 +155,7 @@ class App:
             missing_topics=missing_topics,
             reply_topic=reply_topic,
             start_timeout=start_timeout,
+            schema_format=schema_format,
         )
 
     def _set_up(
@@ -150,12 +166,14 @@ class App:
         missing_topics: str,
         reply_topic: str | None,
         start_timeout: Duration,
+        schema_format: Format | None = None,
     ) -> None:
         self.name = name
         self.options = options
         """What the options mean for consumers, producers and the admin client."""
         self.instruments: Instruments = NoInstruments()
-        """Metrics and traces; set before the start."""
+        """What observes the app; set before the start. Traces are added if OpenTelemetry is set up by then."""
+        self._observers: Instruments = NoInstruments()
         self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
         """Stand-ins for dependencies, for tests: `app.dependency_overrides[get_db] = fake_db`."""
         try:
@@ -171,12 +189,27 @@ class App:
         self._startup: list[Hook] = []
         self._shutdown: list[Hook] = []
         self._state = _State.STOPPED
+        self._has_started_up = False
         self._clients: ClientFactory | None = None
         self._runtime: Runtime | None = None
         self._replies: Replies | None = None
-        self._decoding = Decoding(options.key_deserializer, options.value_deserializer)
-        encoding = Encoding(options.key_serializer, options.value_serializer)
-        self._template = Template(name, encoding, lambda: self.instruments)
+        self._schemas: AppSchemas | None = None
+        if options.registry:
+            chosen = schema_format or options.schema_format or "avro"
+            self._schemas = AppSchemas(options.registry, options.codecs, chosen)
+        elif schema_format is not None or options.schema_format is not None or options.codecs:
+            raise ConfigError("schemas need a registry: give schema_registry, its address")
+        self._decoding = Decoding(
+            options.key_deserializer, options.value_deserializer, self._schemas
+        )
+        encoding = Encoding(
+            options.key_serializer,
+            options.value_serializer,
+            self._schemas,
+            # Traces are known at the start only.
+            outgoing_headers=lambda topic, pairs: self._observers.outgoing_headers(topic, pairs),
+        )
+        self._template = Template(name, encoding)
         self._context = DeclarationContext(
             app_name=name,
             options=options,
@@ -187,6 +220,9 @@ class App:
             send=self._template.send,
         )
         self._blocking: BlockingApp | None = None
+        self.outbox = Outbox(name)
+        """The database of `app.transaction(session)`: `app.outbox.use(engine)`."""
+        self._life: AppLife | None = None
 
     @classmethod
     def from_properties(
@@ -278,7 +314,9 @@ class App:
             max_unit_bytes=max_unit_bytes,
             options=options or {},
         )
-        names = _names_at_caller()
+        if topics and callable(topics[0]):
+            raise ConfigError(f'write @app.listener("topic") above {topics[0]!r}, with a topic')
+        names = names_at_caller()
 
         def decorate(function: Callable[P, R]) -> Listener[P, R]:
             plain = function.function if isinstance(function, Listener) else function
@@ -336,6 +374,21 @@ class App:
     def topics(self) -> Mapping[str, DeclaredTopic]:
         """The declared topics by name."""
         return dict(self._topics)
+
+    def schema(
+        self,
+        wanted: type,
+        format: Format = "avro",
+        *,
+        subject_strategy: str | SubjectStrategy = "topic",
+        namespace: str | None = None,
+    ) -> None:
+        """Write a class in a format of its own, or under other subjects; before it is used in a declaration."""
+        if self._schemas is None:
+            raise ConfigError(
+                "schemas need a registry: give schema_registry, its address, to the app"
+            )
+        self._schemas.choose(wanted, SchemaChoice(format, subject_strategy, namespace))
 
     def on_startup(self, hook: HookT) -> HookT:
         """Call a function before the listeners start; it may be async."""
@@ -420,7 +473,7 @@ class App:
             raise IllegalStateError(
                 "an exactly-once handler cannot wait for a reply: the request is sent when the handler has ended"
             )
-        if CURRENT_TRANSACTION.get() is not None:
+        if CURRENT_TRANSACTION.get() is not None or CURRENT_OUTBOX.get() is not None:
             raise IllegalStateError(
                 "a transaction cannot wait for a reply: the request is not seen before its commit"
             )
@@ -459,14 +512,25 @@ class App:
             except SchemaNeededError as needed:
                 await needed.load()
 
-    def transaction(self) -> AbstractAsyncContextManager[None]:
-        """Everything sent inside is one Kafka transaction.
+    @overload
+    def transaction(self) -> AbstractAsyncContextManager[None]: ...
+    @overload
+    def transaction(self, session: SessionT) -> SessionTransaction[SessionT]: ...
+    def transaction(self, session: Any = None) -> Any:
+        """Everything sent inside is one Kafka transaction; with a database session, part of the session's.
 
-        async with app.transaction():
-            await app.send("orders", order)
-            await app.send("stock", change)
+            async with app.transaction():
+                await app.send("orders", order)
+                await app.send("stock", change)
+
+        In a handler `async with app.transaction(session)` also notes in the database that its record is done: the
+        effect is there once. `with` does for sessions that are not awaited.
         """
-        return self._template.transaction()
+        if session is None:
+            return self._template.transaction()
+        if CURRENT_TRANSACTION.get() is not None:
+            raise IllegalStateError("there is a transaction already: they cannot be nested")
+        return self.outbox.transaction(session)
 
     @property
     def blocking(self) -> BlockingApp:
@@ -514,18 +578,24 @@ class App:
             producer_options=options.producer,
             admin_options=options.admin,
         )
+        self._observers = combine(self.instruments, tracing_if_configured())
         await self._prepare_topics(clients)
         self._replies = Replies(clients, self._reply_topic)
         self._template.open(clients, options.transactional_id_prefix or f"ottla-app-{self.name}")
+        self._has_started_up = True
         for hook in self._startup:
             await _call(hook)
+        await self.outbox.start(clients)
         runtime = Runtime(
-            [each.spec for each in self._listeners.values()], clients, instruments=self.instruments
+            [self.outbox.attach(each.spec) for each in self._listeners.values()],
+            clients,
+            instruments=self._observers,
         )
         await runtime.start()
         self._runtime = runtime
+        loop = asyncio.get_running_loop()
         for name, run in runtime.listeners.items():
-            self._listeners[name].attach(run)
+            self._listeners[name].attach(run, loop)
 
     async def _prepare_topics(self, clients: ClientFactory) -> None:
         admin = clients.admin
@@ -579,11 +649,16 @@ class App:
         runtime, replies, clients = self._runtime, self._replies, self._clients
         if runtime is not None:
             steps.append(lambda: runtime.drain(timeout_seconds))
-        if self._state is not _State.STARTING or runtime is not None:
+        steps.append(self.outbox.stop)  # before the program closes its database
+        if self._has_started_up:
+            # Also if a hook or a listener could not start: what the hooks before have opened is closed.
+            self._has_started_up = False
             steps += [lambda hook=hook: _call(hook) for hook in self._shutdown]  # type: ignore[misc]
         if replies is not None:
             steps.append(replies.close)
         steps.append(self._template.close)
+        if self._schemas is not None:
+            steps.append(self._schemas.close)
         if clients is not None:
             steps.append(clients.close)
         failure: BaseException | None = None
@@ -593,7 +668,7 @@ class App:
             except Exception as error:
                 failure = failure or error
         for listener in self._listeners.values():
-            listener.attach(None)
+            listener.detach()
         self._runtime = self._replies = self._clients = None
         is_starting, self._state = self._state is _State.STARTING, _State.STOPPED
         if failure is not None and not is_starting:
@@ -620,29 +695,46 @@ class App:
 
     def run(self) -> None:
         """Run until SIGTERM or Ctrl-C, then finish what is in hand; raises the failure of a listener."""
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(self._run())
+        from ottla.app.life.process import AppProcess, ProcessSettings
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        stopping = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stopping.set)
-        async with self:
-            log.info("app %s runs with %d listener(s)", self.name, len(self._listeners))
-            ended = asyncio.ensure_future(self.failure())
-            stopped = asyncio.ensure_future(stopping.wait())
-            await asyncio.wait([ended, stopped], return_when=asyncio.FIRST_COMPLETED)
-            stopped.cancel()
-            if ended.done():
-                raise ended.result()
-            ended.cancel()
+        process = AppProcess(self.life(), ProcessSettings())
+        process.run()
+        if process.failure is not None:
+            raise process.failure
 
     @asynccontextmanager
     async def lifespan(self, _: object = None) -> AsyncIterator[dict[str, Self]]:
         """The lifespan of Starlette and FastAPI: `FastAPI(lifespan=app.lifespan)`; `request.state.app` is the app."""
         async with self:
             yield {"app": self}
+
+    def template(self) -> Self:
+        """The app as a dependency of FastAPI: `shop: Annotated[App, Depends(app.template)]`."""
+        return self
+
+    def asgi(self) -> Starlette:
+        """`/healthz`, `/readyz` and `/metrics`, to mount in a web application; call it before the app starts."""
+        from ottla.app.life.health_routes import health_routes
+
+        return health_routes(self.life().monitor)
+
+    def life(self) -> AppLife:
+        """Metrics and health of the app; ask for it before the app starts."""
+        if self._life is None:
+            if self._state is not _State.STOPPED:
+                raise IllegalStateError(
+                    f"app {self.name} is running: call asgi() or life() before it starts"
+                )
+            from ottla.app.life.app_life import AppLife
+
+            self._life = AppLife(self)
+        return self._life
+
+    def asyncapi(self, version: str = "1.0.0") -> dict[str, Any]:
+        """The AsyncAPI 3 document of what is declared; `version` is that of the app."""
+        from ottla.app.life.app_document import document_of_app
+
+        return document_of_app(self, version)
 
     # Tests
 
@@ -652,21 +744,37 @@ class App:
 
         return AppUnderTest(self, broker)
 
-    def adopt_test(self, bootstrap_servers: str, instruments: Instruments) -> _BeforeTest:
-        """Use another cluster until `end_test`: every topic is created, and read from its beginning."""
+    @property
+    def uses_schemas(self) -> bool:
+        """Whether the app has a schema registry."""
+        return self._schemas is not None
+
+    def adopt_test(
+        self, bootstrap_servers: str, instruments: Instruments, registry_url: str | None
+    ) -> _BeforeTest:
+        """Use another cluster and registry until `end_test`: every topic is created, and read from its beginning."""
         if self._state is not _State.STOPPED:
             raise IllegalStateError(f"app {self.name} is {self._state}: stop it before a test")
         before = _BeforeTest(self.options, self._missing_topics, self.instruments)
         options = self.options.with_servers(bootstrap_servers)
-        consumer = {**options.consumer, "auto.offset.reset": "earliest"}
+        consumer = {
+            # Listeners of one group learn of each other by heartbeats, and a test should not wait for those.
+            "heartbeat.interval.ms": _TEST_HEARTBEAT_MS,
+            **options.consumer,
+            "auto.offset.reset": "earliest",
+        }
         self.options = replace(options, consumer=consumer)
         self._missing_topics = MissingTopics.CREATE
         self.instruments = instruments
+        if self._schemas is not None and registry_url is not None:
+            self._schemas.use_registry({"schema.registry.url": registry_url})
         return before
 
     def end_test(self, before: _BeforeTest) -> None:
         """Use the app's own options again."""
         self.options, self._missing_topics, self.instruments = before
+        if self._schemas is not None:
+            self._schemas.use_registry(self.options.registry)
 
     async def on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Await a coroutine on the app's loop, from any loop."""
@@ -674,8 +782,14 @@ class App:
 
     def decoded(self, topic: str, records: Sequence[RawRecord], wanted: Any = None) -> list[Any]:
         """The values of records, as a type, or as the one that listeners declare for the topic."""
-        read = self._decoding.value_reader(self._type_of(topic) if wanted is None else wanted)
-        return [read(record) for record in records]
+        wanted = self._type_of(topic) if wanted is None else wanted
+        if self._schemas is None:
+            read = self._decoding.value_reader(wanted)
+            return [read(record) for record in records]
+        with self._schemas.for_threads() as schemas, ThreadPoolExecutor(1) as thread:
+            # Not on this thread: it may have an event loop, which the registry must not block.
+            read = replace(self._decoding, codecs=schemas).value_reader(wanted)
+            return thread.submit(_read_all, read, records).result()
 
     def _type_of(self, topic: str) -> Any:
         for listener in self._listeners.values():
@@ -697,13 +811,18 @@ class App:
         return await self._template.send(record)
 
 
-def _names_at_caller() -> dict[str, Any]:
-    """The local names where the decorator stands: annotations may name classes of a test function."""
-    frame = inspect.currentframe()
-    caller = None if frame is None or frame.f_back is None else frame.f_back.f_back
-    if caller is None or caller.f_locals is caller.f_globals:
-        return {}
-    return dict(caller.f_locals)
+def _read_all(read: Read, records: Sequence[RawRecord]) -> list[Any]:
+    values: list[Any] = []
+    while len(values) < len(records):
+        try:
+            values.append(read(records[len(values)]))
+        except SchemaNeededError as needed:
+            asyncio.run(_load(needed))
+    return values
+
+
+async def _load(needed: SchemaNeededError) -> None:
+    await needed.load()
 
 
 async def _call(hook: Hook) -> None:

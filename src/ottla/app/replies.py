@@ -49,6 +49,10 @@ class Replies:
         """Be ready to receive; the first request starts it."""
         if self._starting is None or (self._starting.done() and self._starting.exception()):
             self._starting = asyncio.ensure_future(self._start())
+        elif self._task is not None and self._task.done():
+            # It could not go on: a new consumer may.
+            await self._stop_reading()
+            self._starting = asyncio.ensure_future(self._start())
         await asyncio.shield(self._starting)
 
     async def _start(self) -> None:
@@ -85,12 +89,23 @@ class Replies:
                 log.warning("%s: replies cannot be read: %s", self.topic, error)
                 await asyncio.sleep(_BACKOFF_SECONDS)
                 continue
+            except Exception as error:
+                self._fail(error)
+                return
             for record in records:
                 correlation = last_header(record.headers, CORRELATION_ID)
                 waiting = None if correlation is None else self._waiting.pop(correlation, None)
                 # A reply that comes too late, or that another process waits for.
                 if waiting is not None and not waiting.done():
                     waiting.set_result(record)
+
+    def _fail(self, error: Exception) -> None:
+        """No reply can be read: those who wait need not wait for their timeouts."""
+        log.error("%s: replies cannot be read any more: %s", self.topic, error)
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(error)
+        self._waiting.clear()
 
     def expect(self) -> tuple[bytes, asyncio.Future[RawRecord]]:
         """A new correlation id, and the reply that will come for it."""
@@ -120,11 +135,16 @@ class Replies:
 
     async def close(self) -> None:
         """Stop reading; requests that wait are cancelled."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        if self._consumer is not None:
-            await self._consumer.close()
+        await self._stop_reading()
         for waiting in self._waiting.values():
             waiting.cancel()
         self._waiting.clear()
+
+    async def _stop_reading(self) -> None:
+        task, self._task = self._task, None
+        consumer, self._consumer = self._consumer, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        if consumer is not None:
+            await consumer.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar
@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 from ottla.app.declarations.record_decoding import SchemaNeededError
 from ottla.app.declarations.record_encoding import Encoding
 from ottla.app.delivery.unit import CURRENT_UNIT, OutgoingRecord, Unit
-from ottla.app.instruments import Instruments
+from ottla.app.outbox.session_transaction import CURRENT_OUTBOX
 from ottla.client.aio.producer.producer import Producer
 from ottla.client.model import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 from ottla.errors import IllegalStateError
@@ -27,7 +27,7 @@ _NO_PARTITION: Final = -1
 
 
 class CollectedRecord(RecordMetadata):
-    """The answer of `send` in an exactly-once handler: the record is sent when the handler has succeeded.
+    """The answer of `send` in an exactly-once handler or in `app.transaction(session)`: the record is sent afterwards.
 
     It has no offset yet: `offset` is -1.
     """
@@ -91,6 +91,7 @@ class TransactionPool:
         self._idle: list[Producer] = []
         self._made = 0
         self._room = asyncio.Semaphore(MAX_TRANSACTIONS)
+        self._is_closed = False
 
     async def begin(self) -> tuple[Transaction, Producer]:
         """A transaction that has begun; `end` gives its producer back."""
@@ -123,8 +124,7 @@ class TransactionPool:
         except BaseException:
             await self._discard(producer)
             raise
-        self._idle.append(producer)
-        self._room.release()
+        await self._give_back(producer)
 
     async def abort(self, transaction: Transaction, producer: Producer) -> None:
         """Abort after an exception of the program, which stays the one to raise."""
@@ -136,6 +136,12 @@ class TransactionPool:
             log.warning("%s: the abort failed: %s", self._prefix, error)
             await self._discard(producer)
             return
+        await self._give_back(producer)
+
+    async def _give_back(self, producer: Producer) -> None:
+        if self._is_closed:
+            await producer.close()
+            return
         self._idle.append(producer)
         self._room.release()
 
@@ -144,7 +150,8 @@ class TransactionPool:
         await producer.close()
 
     async def close(self) -> None:
-        """Close the producers that no transaction has."""
+        """Close the producers: those of open transactions when these have ended."""
+        self._is_closed = True
         while self._idle:
             await self._idle.pop().close()
 
@@ -152,12 +159,9 @@ class TransactionPool:
 class Template:
     """Sends records of an app; the app gives it its clients when it starts, and takes them away when it stops."""
 
-    def __init__(
-        self, app_name: str, encoding: Encoding, instruments: Callable[[], Instruments]
-    ) -> None:
+    def __init__(self, app_name: str, encoding: Encoding) -> None:
         self._app_name = app_name
         self.encoding = encoding
-        self._instruments = instruments
         self._clients: TemplateClients | None = None
         self._transactions: TransactionPool | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -206,11 +210,14 @@ class Template:
 
     def encode_now(self, topic: str, value: Any, **others: Any) -> OutgoingRecord:
         """The same without waiting; SchemaNeededError if a codec has to ask the registry."""
-        record = self.encoding.record(topic, value, **others)
-        return record._replace(headers=self._instruments().outgoing_headers(topic, record.headers))
+        return self.encoding.record(topic, value, **others)
 
     async def send(self, record: OutgoingRecord) -> RecordMetadata:
-        """Send a record: into the unit of the handler, into the transaction, or alone."""
+        """Send a record: into the outbox, into the unit of the handler, into the transaction, or alone."""
+        outbox = CURRENT_OUTBOX.get()
+        if outbox is not None:
+            await outbox.send(record)
+            return collected(record)
         unit = CURRENT_UNIT.get()
         if unit is not None:
             return collect(unit, record)
@@ -273,6 +280,10 @@ class Template:
             )
         if CURRENT_TRANSACTION.get() is not None:
             raise IllegalStateError("there is a transaction already: they cannot be nested")
+        if CURRENT_OUTBOX.get() is not None:
+            raise IllegalStateError(
+                "app.transaction() inside app.transaction(session): what is sent there is part of the session's already"
+            )
         self.clients()
         assert self._transactions is not None
         return self._transactions.begin()

@@ -123,7 +123,27 @@ KAFKA_PYTHON_NAMES: Mapping[str, str] = {
 _SERVERS = "use bootstrap.servers, with the HOST:PORT of a broker or more"
 _TOPICS = "topics are named by subscribe(), assign() and send()"
 
+_SCHEMAS = (
+    "it is an option of serializers with schemas: give it to the serializer, "
+    "AvroSerializer(Order, config={...})"
+)
+_SCHEMA_OPTIONS = (
+    "auto.register.schemas",
+    "basic.auth.credentials.source",
+    "basic.auth.user.info",
+    "bearer.auth.token",
+    "key.subject.name.strategy",
+    "latest.compatibility.strict",
+    "normalize.schemas",
+    "schema.registry.url",
+    "specific.avro.reader",
+    "use.latest.version",
+    "use.schema.id",
+    "value.subject.name.strategy",
+)
+
 LIKELY_MISTAKES: Mapping[str, str] = {
+    **dict.fromkeys(_SCHEMA_OPTIONS, _SCHEMAS),
     "address": _SERVERS,
     "bootstrap": _SERVERS,
     "bootstrap.brokers": _SERVERS,

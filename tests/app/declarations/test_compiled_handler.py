@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from ottla.app import (
     To,
     Topic,
     UnreadableRecordError,
+    Value,
 )
 from ottla.app.declarations.compiled_handler import SimpleHandler
 from ottla.app.declarations.listener_spec import RawRecord
@@ -152,6 +154,36 @@ def test_values_of_many_types(app: App) -> None:
     assert seen == ["ü", 42, Guest(name="Ada"), {"a": [1]}, b"x", None, None]
 
 
+def test_deserializers_of_the_options() -> None:
+    seen: list[object] = []
+    app = App("billing", key_deserializer="int", value_deserializer="string")
+
+    @app.listener("a")
+    async def whole(record: Record) -> None:
+        seen.extend([record.key, record.value])
+
+    @app.listener("a")
+    async def plain(value, key) -> None:  # type: ignore[no-untyped-def]
+        seen.extend([value, key])
+
+    @app.listener("a")
+    async def wrong(value: bytes, key: Key[str]) -> None: ...
+
+    @app.listener("a")
+    async def converted(order: Order, key: int) -> None:
+        seen.extend([order, key])
+
+    key = (5).to_bytes(4, "big")
+    run(whole, raw_record(b"tea", key))
+    run(plain, raw_record(b"tea", key))
+    run(converted, raw_record(b'{"table": 4}', key))
+    assert seen == [5, "tea", "tea", 5, Order(4), 5]
+    with pytest.raises(UnreadableRecordError, match=r"key\.deserializer made int, and .* str"):
+        run(wrong, raw_record(b"tea", key))
+    with pytest.raises(UnreadableRecordError, match="key: 3 bytes where a number has 4"):
+        run(whole, raw_record(b"tea", b"abc"))
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -185,6 +217,50 @@ def test_a_plain_function_runs_in_a_thread_with_the_callers_context(app: App) ->
     variable.set("carried")
     assert run(handle, raw_record()) == [OutgoingRecord("out", b"done")]
     assert seen == [False, "carried"]
+
+
+def test_defaults_stand_in_for_what_is_missing_or_not_known(app: App) -> None:
+    seen: list[object] = []
+
+    @app.listener("orders")
+    async def handle(
+        record: Record,
+        key: Key[str] = "nobody",
+        trace: Annotated[int, Header("trace")] = 7,
+        verbose: bool = True,
+        *,
+        order: Value[str] = "nothing",
+    ) -> None:
+        seen.append((key, trace, verbose, order))
+
+    run(handle, raw_record(None))
+    run(handle, raw_record(b"tea", b"ada", headers=(("trace", b"8"),)))
+    assert seen == [("nobody", 7, True, "nothing"), ("ada", 8, True, "tea")]
+
+
+def test_methods_partials_and_callable_objects(app: App) -> None:
+    seen: list[object] = []
+
+    class Kitchen:
+        async def cook(self, order: Order) -> None:
+            seen.append(order)
+
+        async def __call__(self, order: Order, key: Key[str]) -> None:
+            seen.append((order, key))
+
+    async def named(name: str, order: Any) -> None:
+        seen.append((name, order))
+
+    kitchen = Kitchen()
+    cook = app.listener("orders")(kitchen.cook)
+    called = app.listener("orders", name="called")(kitchen)
+    partial = app.listener("orders", name="partial")(functools.partial(named, "Ada"))
+    around = app.listener("orders", name="around")(lambda order: named("Bob", order))
+    for listener in (cook, called, partial, around):
+        run(listener, raw_record(b'{"table": 4}', b"k"))
+    assert seen[:3] == [Order(4), (Order(4), "k"), ("Ada", b'{"table": 4}')]
+    # A plain function that returns a coroutine is not done before the coroutine is.
+    assert seen[3] == ("Bob", b'{"table": 4}')
 
 
 def test_a_listener_is_still_the_plain_function(app: App) -> None:

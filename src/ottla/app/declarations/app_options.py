@@ -9,13 +9,15 @@ from typing import Any, Final
 
 from ottla.app.declarations.listener_spec import Ack, AckMode, RetryPlan
 from ottla.client.plugins.configured_objects import deserializers_of, serializers_of
+from ottla.client.plugins.object_lookup import find
 from ottla.client.plugins.serializers import Deserializer, Serializer
 from ottla.config.admin import AdminConfig
 from ottla.config.client import ClientConfig
 from ottla.config.consumer import ConsumerConfig
-from ottla.config.options import dotted_names, find_option, options_of, unsupported_hint
+from ottla.config.options import Config, dotted_names, find_option, options_of, unsupported_hint
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigError
+from ottla.schemas.config import RegistryConfig, SerializerConfig
 
 SIDES: Final[Mapping[str, type[ClientConfig]]] = {
     "consumer": ConsumerConfig,
@@ -28,6 +30,21 @@ _STAND_INS: Final[Mapping[str, Mapping[str, object]]] = {
 } | {"consumer": {"bootstrap.servers": "127.0.0.1:9092", "group.id": "group"}}
 
 
+_INTERCEPTED: Final = {
+    "consumer": ("on_consume", "on_commit"),
+    "producer": ("on_send", "on_acknowledgement"),
+}
+_CONFLUENT_CLASSES: Final = {
+    f"io.confluent.kafka.serializers.{java}{end}": ours
+    for java, ours in {
+        "KafkaAvro": "avro",
+        "json.KafkaJsonSchema": "json",
+        "protobuf.KafkaProtobuf": "protobuf",
+    }.items()
+    for end in ("Serializer", "Deserializer")
+}
+
+
 @dataclass(frozen=True)
 class AppOptions:
     """What the options of an app mean for its parts; names have dots."""
@@ -36,6 +53,8 @@ class AppOptions:
     producer: Mapping[str, object] = field(default_factory=dict)
     admin: Mapping[str, object] = field(default_factory=dict)
     group: str | None = None
+    instance: str | None = None
+    """group.instance.id: each listener is a member of its own, with its name behind it."""
     transactional_id_prefix: str | None = None
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
@@ -49,6 +68,12 @@ class AppOptions:
     idle_after_seconds: float | None = None
     starts_paused: bool = False
     tolerates_missing_topics: bool = False
+    registry: Mapping[str, object] = field(default_factory=dict)
+    """The options of the schema registry's client; empty without one."""
+    codecs: Mapping[str, object] = field(default_factory=dict)
+    """The options of serializers with schemas, such as auto.register.schemas."""
+    schema_format: str | None = None
+    """The format that Confluent's serializers in a properties file name."""
 
     @property
     def bootstrap_servers(self) -> object:
@@ -71,7 +96,7 @@ class AppOptions:
         return replace(self, **sides)  # type: ignore[arg-type]
 
 
-def knows(config_class: type[ClientConfig], name: str) -> bool:
+def knows(config_class: type[Config], name: str) -> bool:
     """Whether a client has an option of this name."""
     options = options_of(config_class)
     return name in options or any(name in each.aliases for each in options.values())
@@ -113,16 +138,19 @@ def read_app_options(
     **defaults: Any,
 ) -> AppOptions:
     """The options of an app: `shared` ones by name, `own` ones of one side over them."""
-    sides = share_out(shared)
+    schemas = _SchemaOptions()
+    sides = share_out(schemas.taken_from(shared))
     for side, options in own.items():
-        for option, value in dotted_names(options).items():
+        for option, value in schemas.taken_from(options).items():
             find_option(SIDES[side], option)
             sides[side][option] = value
     consumer, producer, admin = sides["consumer"], sides["producer"], sides["admin"]
     for options in sides.values():
         options.setdefault("client.id", name)
     _check(sides)
+    _share_interceptors(shared, own, sides)
     group = consumer.pop("group.id", None)
+    instance = consumer.pop("group.instance.id", None)
     ack = defaults.pop("ack", None) or _ack_of(consumer)
     prefix = producer.pop("transactional.id", None) or defaults.pop("transactional_id_prefix", None)
     key_deserializer, value_deserializer = _deserializers(consumer)
@@ -132,14 +160,68 @@ def read_app_options(
         producer=producer,
         admin=admin,
         group=None if group is None else str(group),
+        instance=None if instance is None else str(instance),
         transactional_id_prefix=None if prefix is None else str(prefix),
         key_deserializer=key_deserializer,
         value_deserializer=value_deserializer,
         key_serializer=key_serializer,
         value_serializer=value_serializer,
         ack=ack,
+        registry=schemas.registry,
+        codecs=schemas.codecs,
+        schema_format=schemas.format,
         **defaults,
     )
+
+
+class _SchemaOptions:
+    """The options of schemas among others: the registry's client, serializers, and Confluent's Java classes."""
+
+    def __init__(self) -> None:
+        self.registry: dict[str, object] = {}
+        self.codecs: dict[str, object] = {}
+        self.format: str | None = None
+
+    def taken_from(self, options: Mapping[str, object]) -> dict[str, object]:
+        """The other options, with dots."""
+        others = {}
+        for name, value in dotted_names(options).items():
+            if value is None:
+                continue
+            if name.startswith("schema.registry.") or knows(RegistryConfig, name):
+                self.registry[name] = value
+            elif knows(SerializerConfig, name):
+                self.codecs[name] = value
+            elif isinstance(value, str) and value in _CONFLUENT_CLASSES:
+                self.format = _CONFLUENT_CLASSES[value]
+            else:
+                others[name] = value
+        return others
+
+
+def _share_interceptors(
+    shared: Mapping[str, object],
+    own: Mapping[str, Mapping[str, object]],
+    sides: Mapping[str, dict[str, object]],
+) -> None:
+    """Give interceptors that were given for all clients to the clients whose calls they know."""
+    option = "interceptor.classes"
+    given = dotted_names(shared).get(option)
+    if given is None:
+        return
+    texts = given.split(",") if isinstance(given, str) else given
+    named = list(texts) if isinstance(texts, list | tuple) else [texts]
+    found = [find(option, each.strip() if isinstance(each, str) else each, {}) for each in named]
+    for side, methods in _INTERCEPTED.items():
+        if option in dotted_names(own.get(side, {})):
+            continue
+        knowing = [each for each in found if any(hasattr(each, method) for method in methods)]
+        if knowing:
+            sides[side][option] = knowing
+        else:
+            sides[side].pop(option, None)
+    if not any(option in sides[side] for side in _INTERCEPTED):
+        raise ConfigError(f"{option}: {given!r} has none of the methods of interceptors")
 
 
 def _check(sides: Mapping[str, Mapping[str, object]]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.app.declarations.handler_results import Results, results_of
+from ottla.app.declarations.handler_results import Results, only_route, results_of
 from ottla.app.declarations.handler_signature import (
     Acknowledged,
     Argument,
@@ -35,8 +35,10 @@ _NOT_RESOLVED: Final = object()
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling it gives a coroutine or an async generator."""
-    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
-    return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
+    candidates = [function] if inspect.isroutine(function) else [function, type(function).__call__]
+    return any(
+        inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in candidates
+    )
 
 
 def is_generator(function: Callable[..., Any]) -> bool:
@@ -62,9 +64,12 @@ class CompiledHandler:
         self.is_batch = is_batch
         self._label = label
         self._function = function
+        self.signature = signature
+        """What the function's parameters ask for."""
         self._arguments = signature.arguments
         self.results = results
         """What the function declares to return."""
+        self._only_route = only_route(results)
         self._encoding = encoding
         self._threads = threads
         self._overrides = overrides
@@ -72,6 +77,8 @@ class CompiledHandler:
         self.runs_in_thread = not self._is_async
         """Whether a call cannot be cancelled once it runs."""
         self._is_generator = is_generator(function)
+        self.returns_records = results.sends
+        """Whether what the function returns goes to topics."""
 
     async def __call__(self, records: Sequence[RawRecord], unit: Unit) -> None:
         """Run the handler for records; what it returns is in the unit afterwards."""
@@ -94,6 +101,9 @@ class CompiledHandler:
         record = None if self.is_batch else records[0]
         if not self._is_async:
             returned = await self._threads.run(self._call, arguments)
+            if inspect.isawaitable(returned):
+                # A plain function around an async one: what it returned has still to be done.
+                returned = await returned
         elif self._is_generator:
             async for each in self._function(**arguments):
                 await self._collect(each, record, unit)
@@ -109,6 +119,11 @@ class CompiledHandler:
 
     async def _collect(self, returned: Any, record: RawRecord | None, unit: Unit) -> None:
         if returned is None and not self.results.declared:
+            return
+        only = self._only_route
+        if only is not None and type(returned) is only.wanted:
+            assert only.marker is not None
+            unit.collect(await self._encoding.record_with_schemas(only.marker.topic, returned))
             return
         # An async generator's elements come one by one.
         results = self.results
@@ -263,7 +278,8 @@ class _Resolution:
             return await self._stack.enter_async_context(in_threads)
         if is_async(function):
             return await function(**arguments)
-        return await self._threads.run(lambda: function(**arguments))
+        provided = await self._threads.run(lambda: function(**arguments))
+        return await provided if inspect.isawaitable(provided) else provided
 
 
 async def _read_one(argument: FromRecord, record: RawRecord) -> Any:

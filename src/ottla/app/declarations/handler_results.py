@@ -74,6 +74,15 @@ class Results:
         ]
 
 
+def only_route(results: Results) -> Declared | None:
+    """The declaration, if every result that fits it goes to one topic, as a plain value."""
+    if len(results.declared) != 1 or results.is_many or results.by_position:
+        return None
+    only = results.declared[0]
+    is_plain = only.marker is not None and only.marker == To(only.marker.topic)
+    return only if is_plain and isinstance(only.wanted, type) else None
+
+
 def read_results(label: str, returns: Any, *, is_generator: bool) -> Results:
     """The meaning of a return annotation; ConfigError if `To` stands where it means nothing."""
     if returns is Any or returns is None or returns is types.NoneType:

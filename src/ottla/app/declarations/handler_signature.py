@@ -26,6 +26,7 @@ _BY_NAME: Final = {part.value: part for part in RecordPart}
 _BY_PLURAL: Final = {f"{part.value}s": part for part in RecordPart} | {
     "headers": RecordPart.HEADERS
 }
+_MAY_BE_MISSING: Final = (RecordPart.KEY, RecordPart.VALUE)
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -35,7 +36,7 @@ class FromRecord:
 
     name: str
     read: Read
-    part: RecordPart | None = None
+    part: RecordPart | Header = RecordPart.VALUE
     wanted: Any = Any
 
 
@@ -122,9 +123,10 @@ class SignatureReader:
         value_type: Any = self._value_type
         has_value = False
         for parameter in parameters:
-            made = argument(
-                parameter, hints.get(parameter.name, inspect.Parameter.empty), has_value
-            )
+            hint = hints.get(parameter.name, inspect.Parameter.empty)
+            if arguments and self._is_left_to_its_default(parameter, hint):
+                continue
+            made = argument(parameter, hint, has_value)
             is_value = isinstance(made, FromRecord) and made.part is RecordPart.VALUE
             if is_value or isinstance(made, FromTable):
                 if has_value:
@@ -165,6 +167,12 @@ class SignatureReader:
             raise ConfigError(f"{self._label}: an annotation cannot be read: {error}") from error
         return parameters, hints
 
+    def _is_left_to_its_default(self, parameter: inspect.Parameter, hint: Any) -> bool:
+        """Whether a parameter, which is not the first, asks for nothing that is known, and has a default."""
+        if not _has_default(parameter) or self._special(parameter, hint) is not None:
+            return False
+        return self._part_of(parameter.name, hint, {**_BY_NAME, **_BY_PLURAL})[0] is None
+
     # One record
 
     def _argument(self, parameter: inspect.Parameter, hint: Any, has_value: bool) -> Argument:
@@ -182,9 +190,24 @@ class SignatureReader:
             part = RecordPart.VALUE
         if part is RecordPart.VALUE and wanted is Any:
             wanted = self._value_type
-        return FromRecord(
-            parameter.name, self._reader(parameter.name, part, wanted), _kind(part), wanted
-        )
+        return FromRecord(parameter.name, self._reader_of(parameter, part, wanted), part, wanted)
+
+    def _reader_of(
+        self, parameter: inspect.Parameter, part: RecordPart | Header, wanted: Any
+    ) -> Read:
+        """The reader of a parameter; a missing header, key or value is its default, if it has one."""
+        if not _has_default(parameter) or (
+            isinstance(part, RecordPart) and part not in _MAY_BE_MISSING
+        ):
+            return self._reader(parameter.name, part, wanted)
+        read = self._reader(parameter.name, part, wanted | None if wanted is not Any else Any)
+        default = parameter.default
+
+        def read_or_default(record: RawRecord) -> Any:
+            found = read(record)
+            return default if found is None else found
+
+        return read_or_default
 
     def _special(self, parameter: inspect.Parameter, hint: Any) -> Argument | None:
         marker = _marker(hint, Depends)
@@ -254,7 +277,7 @@ class SignatureReader:
             if part is RecordPart.VALUE and wanted is Any:
                 wanted = self._value_type
             return FromRecord(
-                parameter.name, self._reader(parameter.name, part, wanted), _kind(part), wanted
+                parameter.name, self._reader_of(parameter, part, wanted), part, wanted
             )
         if parameter.default is not inspect.Parameter.empty:
             return None
@@ -330,8 +353,10 @@ def _bare(hint: Any) -> Any:
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
-def _kind(part: RecordPart | Header) -> RecordPart | None:
-    return part if isinstance(part, RecordPart) else None
+def _has_default(parameter: inspect.Parameter) -> bool:
+    return parameter.default is not inspect.Parameter.empty and not isinstance(
+        parameter.default, Depends
+    )
 
 
 def _record_reader(decoding: Decoding, wanted: Any) -> Read:

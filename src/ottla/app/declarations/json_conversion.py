@@ -305,7 +305,9 @@ def is_pydantic_model(wanted: object) -> bool:
 
 def pydantic_mismatch(error: Exception) -> MismatchError:
     """The first fault that pydantic found, in our words."""
-    faults = error.errors()  # type: ignore[attr-defined]
+    faults = error.errors() if hasattr(error, "errors") else []
+    if not faults:
+        return MismatchError(f"is not valid: {error}")
     first = faults[0]
     path = tuple(f"[{each}]" if isinstance(each, int) else str(each) for each in first["loc"])
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import re
@@ -145,15 +146,12 @@ class Listener(Generic[P, R]):
         self.value_type = value_type
         """The type of its values, as far as its annotations tell."""
         self._run: RunningListener | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.on_declared: Callable[[Listener[Any, Any]], None] | None = None
 
     def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R:
         """Call the plain function, as unit tests do."""
         return self.function(*arguments, **keywords)
-
-    def __get__(self, owner: object, kind: type | None = None) -> Listener[P, R]:
-        # Without it `inspect` takes the listener for a plain object where a function is expected.
-        return self
 
     @property
     def name(self) -> str:
@@ -168,21 +166,42 @@ class Listener(Generic[P, R]):
         return handler.results.sent_types
 
     def pause(self) -> None:
-        """Start no more handlers until `resume`; the members of the group stay."""
-        self._running().pause()
+        """Start no more handlers until `resume`; it stays in its group. Any thread may call it."""
+        self._on_loop(self._running().pause)
 
     def resume(self) -> None:
         """Go on after `pause`."""
-        self._running().resume()
+        self._on_loop(self._running().resume)
 
     @property
     def is_paused(self) -> bool:
         """Whether it is paused."""
         return self._running().is_paused
 
-    def attach(self, run: RunningListener | None) -> None:
-        """The app tells which run belongs to the declaration; None after the end."""
-        self._run = run
+    def attach(self, run: RunningListener, loop: asyncio.AbstractEventLoop) -> None:
+        """The app tells which run belongs to the declaration, and its loop."""
+        self._run, self._loop = run, loop
+
+    def detach(self) -> None:
+        """The run has ended."""
+        self._run = self._loop = None
+
+    def _on_loop(self, call: Callable[[], None]) -> None:
+        """Runs belong to the loop of the app; other threads wait until the call is done there."""
+        loop = self._loop
+        assert loop is not None
+        try:
+            is_here = asyncio.get_running_loop() is loop
+        except RuntimeError:
+            is_here = False
+        if is_here:
+            call()
+            return
+
+        async def on_loop() -> None:
+            call()
+
+        asyncio.run_coroutine_threadsafe(on_loop(), loop).result()
 
     def _running(self) -> RunningListener:
         if self._run is None:
@@ -196,7 +215,7 @@ class Listener(Generic[P, R]):
                 f"{self.name} has no dead letters: declare it with dead_letters=True first"
             )
         declared = declare_dead_letter(
-            function, self.spec, self._context, self.value_type, _caller_names()
+            function, self.spec, self._context, self.value_type, names_at_caller()
         )
         if self.on_declared is not None:
             self.on_declared(declared)
@@ -225,7 +244,7 @@ class RunningListener(Protocol):
         """Go on."""
 
 
-def _caller_names() -> dict[str, Any]:
+def names_at_caller() -> dict[str, Any]:
     """The local names where the decorator stands: annotations may name classes of a test function."""
     frame = inspect.currentframe()
     caller = None if frame is None or frame.f_back is None else frame.f_back.f_back
@@ -309,7 +328,7 @@ def _declare(
         on_revoked=arguments.on_revoked,
         start_positions=None if arguments.seek is None else _start_positions(arguments.seek),
         starts_paused=options.starts_paused if arguments.paused is None else arguments.paused,
-        consumer_options=_consumer_options(arguments.options),
+        consumer_options={**_instance(name, options), **_consumer_options(arguments.options)},
         **{limit: _count(limit, value) for limit, value in limits.items() if value is not None},
     )
     return spec, signature.value_type
@@ -460,6 +479,11 @@ def _filter(
             return True
 
     return accepts
+
+
+def _instance(name: str, options: AppOptions) -> dict[str, object]:
+    """Static membership: two listeners with one group.instance.id would fence each other."""
+    return {} if options.instance is None else {"group.instance.id": f"{options.instance}-{name}"}
 
 
 def _consumer_options(options: Mapping[str, object]) -> dict[str, object]:

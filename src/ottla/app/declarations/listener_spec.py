@@ -15,6 +15,8 @@ RawRecord = ConsumerRecord[bytes | None, bytes | None]
 
 DEFAULT_MAX_UNIT_RECORDS: Final = 10_000
 DEFAULT_MAX_UNIT_BYTES: Final = 16 * 1024 * 1024
+DEFAULT_MAX_WINDOW_RECORDS: Final = 10_000
+DEFAULT_MAX_WINDOW_BYTES: Final = 64 * 1024 * 1024
 
 
 class Order(StrEnum):
@@ -125,5 +127,9 @@ class ListenerSpec:
     starts_paused: bool = False
     max_unit_records: int = DEFAULT_MAX_UNIT_RECORDS
     max_unit_bytes: int = DEFAULT_MAX_UNIT_BYTES
+    max_window_records: int = DEFAULT_MAX_WINDOW_RECORDS
+    """Of a partition, how many records may be taken from the first unfinished one on; four times as many of all."""
+    max_window_bytes: int = DEFAULT_MAX_WINDOW_BYTES
+    """Of a partition, how many bytes of unfinished records; four times as many of all partitions together."""
     consumer_options: Mapping[str, object] = field(default_factory=dict)
     """Kafka's consumer options of this listener, with dots, over those of the app."""

@@ -26,6 +26,7 @@ from ottla.client.plugins.serializers import (
     BytesDeserializer,
     Deserializer,
     JSONDeserializer,
+    LookupPending,
     StringDeserializer,
 )
 from ottla.errors import ConfigError, KafkaError, OttlaError
@@ -209,6 +210,8 @@ def _decoded(decode: Decode, what: str, wanted: Any) -> Read:
             return decode(data)
         except MismatchError as error:
             raise _unreadable(record, f"{what}: {_told(error, wanted)}") from error
+        except RecursionError as error:
+            raise _unreadable(record, f"{what}: is nested too deeply") from error
 
     return read
 
@@ -216,13 +219,16 @@ def _decoded(decode: Decode, what: str, wanted: Any) -> Read:
 def _by_deserializer(deserializer: Deserializer, is_key: bool, wanted: Any) -> Read:
     what = "key" if is_key else "value"
     get = attrgetter(what)
-    checked = wanted if isinstance(wanted, type) and wanted is not object else None
+    # Any is a class from Python 3.11 on, but not one for isinstance.
+    checked = wanted if isinstance(wanted, type) and wanted not in (Any, object) else None
 
     def read(record: RawRecord) -> Any:
         try:
             found = deserializer.deserialize(record.topic, record.headers, get(record))
         except KafkaError:
             raise  # a registry that does not answer is no fault of the record
+        except LookupPending as pending:
+            raise SchemaNeededError(pending.wait) from None
         except Exception as error:
             raise _unreadable(record, f"{what}: {error}") from error
         if checked is not None and found is not None and not isinstance(found, checked):

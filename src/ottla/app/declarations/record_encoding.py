@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -12,6 +13,7 @@ from ottla.client.model import Headers, HeadersToSend
 from ottla.client.plugins.serializers import (
     BytesSerializer,
     JSONSerializer,
+    LookupPending,
     Serializer,
     StringSerializer,
 )
@@ -52,6 +54,8 @@ class Encoding:
     key_serializer: Serializer | None = None
     value_serializer: Serializer | None = None
     codecs: WritingCodecs | None = None
+    outgoing_headers: Callable[[str, Headers], Headers] | None = None
+    """Adds headers to every record, as traces do."""
 
     def record(
         self,
@@ -65,10 +69,14 @@ class Encoding:
     ) -> OutgoingRecord:
         """The record as bytes; SchemaNeededError if a codec has to ask the registry first."""
         pairs = headers_of(headers)
+        encoded_value = self._encode(topic, value, pairs, is_key=False)
+        encoded_key = self._encode(topic, key, pairs, is_key=True)
+        if self.outgoing_headers is not None:
+            pairs = self.outgoing_headers(topic, pairs)
         return OutgoingRecord(
             topic=topic,
-            value=self._encode(topic, value, pairs, is_key=False),
-            key=self._encode(topic, key, pairs, is_key=True),
+            value=encoded_value,
+            key=encoded_key,
             partition=partition,
             headers=pairs,
             timestamp_ms=timestamp_ms,
@@ -96,6 +104,8 @@ class Encoding:
             data = codec.try_encode(topic, is_key, value, headers)
         except KafkaError:
             raise
+        except LookupPending as pending:
+            raise SchemaNeededError(pending.wait) from None
         except (OttlaError, TypeError, ValueError) as error:
             raise SerializationError(f"{topic}: the {what} cannot be written: {error}") from error
         if data is NOT_CACHED:

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
-from ottla.app.declarations.listener_spec import Order, RawRecord
+from ottla.app.declarations.listener_spec import (
+    DEFAULT_MAX_WINDOW_BYTES,
+    DEFAULT_MAX_WINDOW_RECORDS,
+    Order,
+    RawRecord,
+)
 from ottla.app.delivery.gaps import DEFAULT_MAX_METADATA_BYTES, NO_GAPS, Attempts, Gaps
 from ottla.app.delivery.progress import PartitionProgress
 from ottla.app.delivery.record_queue import create_queue
 from ottla.client.model import OffsetAndMetadata
 from ottla.model import TopicPartition
 
-MAX_WINDOW_RECORDS: Final = 10_000
-MAX_WINDOW_BYTES: Final = 64 * 1024 * 1024
 _PAUSE_SHARE: Final = 0.75
 
 
@@ -23,11 +27,11 @@ _PAUSE_SHARE: Final = 0.75
 class WindowLimits:
     """How much of a partition may be taken before it is committed."""
 
-    records: int = MAX_WINDOW_RECORDS
-    record_bytes: int = MAX_WINDOW_BYTES
+    records: int = DEFAULT_MAX_WINDOW_RECORDS
+    record_bytes: int = DEFAULT_MAX_WINDOW_BYTES
     metadata_bytes: int = DEFAULT_MAX_METADATA_BYTES
 
-    @property
+    @cached_property
     def pause_bytes(self) -> int:
         """From this size of the metadata on, only the first unfinished record may start."""
         return int(self.metadata_bytes * _PAUSE_SHARE)
@@ -36,12 +40,16 @@ class WindowLimits:
 class Failures:
     """How often a record has failed, and since when."""
 
-    __slots__ = ("count", "due_ms", "first_ms")
+    __slots__ = ("count", "due_ms", "first_ms", "stall_reason")
 
-    def __init__(self, count: int, due_ms: int, first_ms: int | None) -> None:
+    def __init__(
+        self, count: int, due_ms: int, first_ms: int | None, stall_reason: str | None = None
+    ) -> None:
         self.count = count
         self.due_ms = due_ms
         self.first_ms = first_ms
+        self.stall_reason = stall_reason
+        """Its last error, if nothing says where to put it: it stays until it succeeds."""
 
 
 class PartitionWindow:
@@ -66,6 +74,10 @@ class PartitionWindow:
         if start_offset is None and committed is not None:
             start_offset = committed.offset
         self.progress = PartitionProgress(start_offset, gaps)
+        # What the progress will be when all that is handled is finished: the metadata of a commit then has to fit. The
+        # same object while nothing waits for its acknowledgement or transaction.
+        self._ahead = self.progress
+        self._handled: set[int] = set()
         self.queue = create_queue(order)
         self.is_closed = False
         """Given up: what its handlers still do counts for nothing."""
@@ -92,6 +104,10 @@ class PartitionWindow:
             each.offset: Failures(each.failed, each.due_ms, None) for each in gaps.attempts
         }
 
+    def __len__(self) -> int:
+        """How many records are taken, from the first unfinished one on."""
+        return len(self.progress)
+
     # Records that come
 
     def take(
@@ -104,6 +120,8 @@ class PartitionWindow:
         """Records of a poll, with due times where they have some; returns how many were finished earlier."""
         offsets = [record.offset for record in records]
         finished = self.progress.take(offsets, next_offset.offset)
+        if self._ahead is not self.progress:
+            self._ahead.take(offsets, next_offset.offset)
         if self.start_offset is None:
             self.start_offset = offsets[0] if offsets else next_offset.offset
         self._epoch = (next_offset.offset, next_offset.leader_epoch)
@@ -203,8 +221,36 @@ class PartitionWindow:
         self.started_count -= 1
         self.queue.requeue(record, due_ms)
 
+    def retract(self, records: Sequence[RawRecord]) -> None:
+        """What the handler sent was refused: these are not handled after all."""
+        self._handled.difference_update(record.offset for record in records)
+        self._ahead = self.progress.copy()
+        for offset in sorted(self._handled):
+            self._ahead.finish(offset)
+
     def finish(self, record: RawRecord) -> None:
-        """A record is done, and what its handler sent is acknowledged or part of a committed transaction."""
+        """A record is done, and its handler sent nothing that has to be waited for."""
+        if self._ahead is not self.progress:
+            self._ahead.finish(record.offset)
+        self._finish(record)
+
+    def handled(self, records: Sequence[RawRecord]) -> None:
+        """The handler is through, but what it sent is not acknowledged, or not in a committed transaction."""
+        if self._ahead is self.progress:
+            self._ahead = self.progress.copy()
+        for record in records:
+            self._handled.add(record.offset)
+            self._ahead.finish(record.offset)
+
+    def finish_handled(self, records: Sequence[RawRecord]) -> None:
+        """What the handler sent is acknowledged, or in a committed transaction."""
+        for record in records:
+            self._handled.discard(record.offset)
+            self._finish(record)
+        if not self._handled:
+            self._ahead = self.progress
+
+    def _finish(self, record: RawRecord) -> None:
         self.started_count -= 1
         self.waiting_bytes -= size_of(record)
         self.progress.finish(record.offset)
@@ -215,11 +261,26 @@ class PartitionWindow:
         """What is known of earlier attempts in this partition."""
         return self._failures.get(record.offset) if self._failures else None
 
-    def note_failure(self, record: RawRecord, count: int, due_ms: int, now_ms: int) -> None:
+    def note_failure(
+        self,
+        record: RawRecord,
+        count: int,
+        due_ms: int,
+        now_ms: int,
+        stall_reason: str | None = None,
+    ) -> None:
         """The record has failed so often, and is tried again at this time."""
         known = self._failures.get(record.offset)
         first_ms = known.first_ms if known is not None and known.first_ms is not None else now_ms
-        self._failures[record.offset] = Failures(count, due_ms, first_ms)
+        self._failures[record.offset] = Failures(count, due_ms, first_ms, stall_reason)
+
+    def stalls(self) -> list[tuple[int, Failures]]:
+        """The records that nothing says where to put, by offset."""
+        return [
+            (offset, each)
+            for offset, each in sorted(self._failures.items())
+            if each.stall_reason is not None
+        ]
 
     @property
     def failing_count(self) -> int:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from ottla.app.declarations.listener_spec import ListenerSpec, RawRecord
 from ottla.app.delivery.unit import OutgoingRecord
 from ottla.app.letters.letter_records import dead_letter, hop
 from ottla.app.letters.letter_topics import create_letter_topics
-from ottla.app.letters.topic_names import dead_letter_topic, is_letter_topic, retry_topic
+from ottla.app.letters.topic_names import (
+    dead_letter_topic,
+    is_letter_topic,
+    retry_number,
+    retry_topic,
+)
 from ottla.client.aio.admin.client import Admin
 
 
@@ -30,6 +36,30 @@ class LetterWriter:
         """The names of the retry topics of these topics."""
         numbers = range(1, self.retry_topic_count + 1)
         return [retry_topic(topic, self._spec.group, n) for topic in topics for n in numbers]
+
+    def is_own_retry_topic(self, topic: str) -> bool:
+        """Whether records wait in this topic for their retry by this listener."""
+        sources = self._spec.topics
+        if not self.retry_topic_count:
+            return False
+        if isinstance(sources, re.Pattern):
+            number = retry_number(topic)
+            return number is not None and topic.endswith(f".{self._spec.group}.retry.{number}")
+        return topic in self.retry_topics(sources)
+
+    def subscription(self) -> list[str] | re.Pattern[str]:
+        """The listener's topics and its retry topics; a pattern leaves out the letters of others."""
+        topics = self._spec.topics
+        if not isinstance(topics, re.Pattern):
+            return [*topics, *self.retry_topics(topics)]
+        own = re.escape(f".{self._spec.group}")
+        retries = r"\.retry\.[1-9][0-9]*"
+        if not self.retry_topic_count:
+            return re.compile(rf"(?!.*(?:\.dlt|{retries})\Z)(?:{topics.pattern})", topics.flags)
+        return re.compile(
+            rf"(?!.*(?:\.dlt|(?<!{own}){retries})\Z)(?:{topics.pattern})(?:{own}{retries})?",
+            topics.flags,
+        )
 
     async def create_topics(self, admin: Admin, topics: Iterable[str]) -> None:
         """Create the letter topics of topics that are new to this listener."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ottla.client.metrics.health import ConsumerHealth
+from ottla.model import TopicPartition
 
 
 class ListenerStatus(StrEnum):
@@ -22,6 +23,21 @@ class ListenerStatus(StrEnum):
 
 
 @dataclass(frozen=True)
+class PartitionHealth:
+    """An assigned partition: what is in hand, and what it waits for."""
+
+    partition: TopicPartition
+    unfinished: int
+    """Records that were taken and are not finished."""
+    first_unfinished: int | None
+    """The offset of the first of them."""
+    is_full: bool
+    """Whether no more records are fetched until some are finished."""
+    retry_due_ms: int | None
+    """When the first record that waits for its retry may start."""
+
+
+@dataclass(frozen=True)
 class ListenerHealth:
     """The result of `ListenerRun.health()`."""
 
@@ -30,6 +46,7 @@ class ListenerHealth:
     reasons: tuple[str, ...] = ()
     """Why it is stalled or failed, a sentence each."""
     consumer: ConsumerHealth | None = None
+    partitions: tuple[PartitionHealth, ...] = ()
 
     @property
     def is_ok(self) -> bool:

@@ -8,6 +8,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from inspect import isawaitable
@@ -18,11 +19,15 @@ from ottla.app.delivery.gaps import NO_GAPS, Gaps, decode_gaps
 from ottla.app.delivery.window import PartitionWindow, WindowLimits
 from ottla.app.instruments import Instruments, NoInstruments
 from ottla.app.letters.history import read_history
-from ottla.app.letters.topic_names import retry_number
 from ottla.app.listening.app_clock import AppClock
 from ottla.app.listening.clients import Clients, RawConsumer
 from ottla.app.listening.letter_writer import LetterWriter
-from ottla.app.listening.listener_health import ListenerCounters, ListenerHealth, ListenerStatus
+from ottla.app.listening.listener_health import (
+    ListenerCounters,
+    ListenerHealth,
+    ListenerStatus,
+    PartitionHealth,
+)
 from ottla.app.listening.metadata_limit import read_metadata_limit
 from ottla.app.listening.offset_commits import OffsetCommits
 from ottla.app.listening.transaction_committer import TransactionCommitter
@@ -53,6 +58,9 @@ _MAX_BACKOFF_SECONDS: Final = 5.0
 _HANDLER_SHARE: Final = 0.4
 _COMMIT_SHARE: Final = 0.1
 _SLOW_HANDLER_SECONDS: Final = 60.0
+_MAX_REASONS: Final = 3
+# All windows together may hold as much as so many full ones.
+_TOTAL_SHARE: Final = 4
 
 
 class ListenerRun:
@@ -65,14 +73,13 @@ class ListenerRun:
         *,
         instruments: Instruments | None = None,
         clock: AppClock | None = None,
-        limits: WindowLimits | None = None,
     ) -> None:
         self.spec = spec
         self.counters = ListenerCounters()
         self._clients = clients
         self._instruments: Instruments = NoInstruments() if instruments is None else instruments
         self._clock = AppClock() if clock is None else clock
-        self._limits = limits
+        self._limits = WindowLimits(spec.max_window_records, spec.max_window_bytes)
         self._status = ListenerStatus.STARTING
         self._failure: BaseException | None = None
         self._windows: dict[TopicPartition, PartitionWindow] = {}
@@ -81,6 +88,8 @@ class ListenerRun:
         self._is_user_paused = spec.starts_paused
         self._is_stopping = False
         self._was_assigned = False
+        self._idle_received = -1
+        self._idle_since = 0.0
         self._consumer: RawConsumer | None = None
         self._pump_task: asyncio.Task[None] | None = None
         self._group_metadata: ConsumerGroupMetadata | None = None
@@ -110,10 +119,9 @@ class ListenerRun:
         self._clock.on_advance.append(self._workers.look_at_due)
         if not isinstance(self.spec.topics, re.Pattern):
             await self._letters.create_topics(self._clients.admin, self.spec.topics)
-        if self._limits is None:
-            self._limits = WindowLimits(
-                metadata_bytes=await read_metadata_limit(self._clients.admin)
-            )
+        self._limits = replace(
+            self._limits, metadata_bytes=await read_metadata_limit(self._clients.admin)
+        )
         await self._finisher.start()
         self._consumer = self._clients.consumer(self._consumer_options())
         self._max_poll_seconds = self._max_poll_interval_seconds()
@@ -122,7 +130,7 @@ class ListenerRun:
             if self._consumer_options().get("isolation.level") == "read_committed"
             else IsolationLevel.READ_UNCOMMITTED
         )
-        self._consumer.subscribe(self._subscription(), _RebalanceCalls(self))
+        self._consumer.subscribe(self._letters.subscription(), _RebalanceCalls(self))
         self._status = ListenerStatus.RUNNING
         self._pump_task = self._loop.create_task(self._run(), name=f"ottla-{self.spec.name}")
 
@@ -165,12 +173,6 @@ class ListenerRun:
         chosen = self.spec.consumer_options.get("max.poll.interval.ms")
         default = read_client_config(ConsumerConfig, {"bootstrap.servers": "127.0.0.1:1"}, {})
         return float(str(default.max_poll_interval_ms if chosen is None else chosen)) / 1000
-
-    def _subscription(self) -> list[str] | re.Pattern[str]:
-        topics = self.spec.topics
-        if not isinstance(topics, re.Pattern):
-            return [*topics, *self._letters.retry_topics(topics)]
-        return topics
 
     async def drain(self, timeout: float | None = None) -> None:
         """Finish the records in hand, commit, and leave the group; after `timeout` seconds handlers are cancelled."""
@@ -240,7 +242,7 @@ class ListenerRun:
         self._is_polling = True
         try:
             records: ConsumerRecords[bytes | None, bytes | None] | None
-            records = await consumer.poll(_POLL_SECONDS)
+            records = await consumer.poll(self._poll_seconds)
         except WakeupError:
             records = None
         finally:
@@ -252,6 +254,31 @@ class ListenerRun:
             await self._commands.popleft()[0]()
         self._pause_and_resume(consumer)
         self._finisher.commit_due(consumer)
+        self._workers.note_slow_runs()
+        await self._tell_idle()
+
+    async def _tell_idle(self) -> None:
+        """Call on_idle when no record has come for its time, and again after every such time."""
+        after = self.spec.idle_after_seconds
+        now = self._loop.time()
+        if after is None or self.spec.on_idle is None:
+            return
+        is_busy = self._workers.runs or any(
+            window.progress.unfinished_count for window in self._windows.values()
+        )
+        if is_busy or not self._windows or self.counters.received != self._idle_received:
+            self._idle_received = self.counters.received
+            self._idle_since = now
+        elif now - self._idle_since >= after:
+            self._idle_since = now
+            told = self.spec.on_idle()
+            if isawaitable(told):
+                await told
+
+    @property
+    def _poll_seconds(self) -> float:
+        after = self.spec.idle_after_seconds
+        return _POLL_SECONDS if after is None else min(_POLL_SECONDS, max(0.01, after / 2))
 
     def _wake(self) -> None:
         """Let the pump look at what has changed; if it polls, the poll ends."""
@@ -282,15 +309,23 @@ class ListenerRun:
                 )  # the position has passed offsets without records
 
     def _pause_and_resume(self, consumer: RawConsumer) -> None:
+        windows, limits = self._windows.values(), self._limits
+        holds_all = self._is_user_paused or (
+            len(windows) > _TOTAL_SHARE
+            and (
+                sum(map(len, windows)) >= _TOTAL_SHARE * limits.records
+                or sum(each.waiting_bytes for each in windows) >= _TOTAL_SHARE * limits.record_bytes
+            )
+        )
         full = [
             window.partition
-            for window in self._windows.values()
-            if not window.is_fetch_paused and (self._is_user_paused or window.is_full)
+            for window in windows
+            if not window.is_fetch_paused and (holds_all or window.is_full)
         ]
         free = [
             window.partition
-            for window in self._windows.values()
-            if window.is_fetch_paused and not self._is_user_paused and window.has_room
+            for window in windows
+            if window.is_fetch_paused and not holds_all and window.has_room
         ]
         for partition in full:
             self._windows[partition].is_fetch_paused = True
@@ -373,10 +408,6 @@ class ListenerRun:
         start_offset: int | None,
     ) -> None:
         before = self._windows.get(partition)
-        is_own_retry_topic = (
-            retry_number(partition.topic) is not None and self._letters.retry_topic_count > 0
-        )
-        assert self._limits is not None
         window = PartitionWindow(
             partition,
             self.spec.order,
@@ -384,7 +415,7 @@ class ListenerRun:
             committed,
             gaps,
             start_offset=start_offset,
-            is_retry_topic=is_own_retry_topic,
+            is_retry_topic=self._letters.is_own_retry_topic(partition.topic),
         )
         # The consumer's partition is still paused.
         window.is_fetch_paused = before is not None and before.is_fetch_paused
@@ -590,7 +621,8 @@ class ListenerRun:
                 status = ListenerStatus.STALLED
             elif self._is_user_paused:
                 status = ListenerStatus.PAUSED
-        return ListenerHealth(self.spec.name, status, tuple(reasons), consumer)
+        partitions = tuple(_health_of(window) for window in self._windows.values())
+        return ListenerHealth(self.spec.name, status, tuple(reasons), consumer, partitions)
 
     def _stalls(self) -> list[str]:
         reasons = [
@@ -599,9 +631,38 @@ class ListenerRun:
             for run in self._workers.runs
             if run.is_overdue
         ]
+        now_ms = self._clock.now_ms()
+        for window in self._windows.values():
+            reasons += [
+                f"{window.partition} offset {offset} has failed {each.count} times and has nowhere to go, it is tried "
+                f"again in {max(0, each.due_ms - now_ms) / 1000:.0f} s: {each.stall_reason}"
+                for offset, each in window.stalls()[:_MAX_REASONS]
+            ]
+        reasons += self._slow_handlers()
         if self._finisher.last_error is not None:
             reasons.append(f"offsets are not committed: {self._finisher.last_error}")
         return reasons
+
+    def _slow_handlers(self) -> list[str]:
+        now = self._loop.time()
+        return [
+            f"the handler has worked on {place_of(run.record)} for {now - since:.0f} s"
+            for run in self._workers.runs
+            if (since := self._workers.working_since(run)) is not None
+            and now - since >= _SLOW_HANDLER_SECONDS
+            and not run.is_overdue
+        ]
+
+
+def _health_of(window: PartitionWindow) -> PartitionHealth:
+    unfinished = window.progress.unfinished_count
+    return PartitionHealth(
+        window.partition,
+        unfinished=unfinished,
+        first_unfinished=window.progress.commit_offset if unfinished else None,
+        is_full=window.is_fetch_paused,
+        retry_due_ms=None if window.is_retry_topic else window.queue.next_due_ms,
+    )
 
 
 class _RebalanceCalls:

@@ -78,6 +78,9 @@ class Finisher(Protocol):
     ) -> Callable[[], None]:
         """What marks these records as finished, with manual acknowledgement."""
 
+    def is_acknowledged(self, unit: Unit) -> bool:
+        """Whether a handler that has failed had acknowledged its records before."""
+
 
 class HandlerRun:
     """A run of the handler that is under way."""
@@ -118,6 +121,7 @@ class Workers:
         self._windows: Collection[PartitionWindow] = ()
         self._changed = asyncio.Event()
         self._retracting: set[asyncio.Task[None]] = set()
+        self._seen: dict[HandlerRun, tuple[RawRecord | None, float]] = {}
         self.runs: dict[HandlerRun, None] = {}
         """The handlers that are running."""
         self.is_paused = False
@@ -443,6 +447,14 @@ class Workers:
                 raise
             return HandlerCancelledError(f"the handler was cancelled: {error}")
         except Exception as error:
+            if unit.acknowledge is not None and self.finisher.is_acknowledged(unit):
+                log.error(
+                    "%s: the handler failed after it had acknowledged %s",
+                    spec.name,
+                    place_of(records[0]),
+                    exc_info=error,
+                )
+                return None
             return error
         finally:
             unit.close(_ENDED)
@@ -519,7 +531,8 @@ class Workers:
         self._log_failure(record, error, failed_count, decision)
         if isinstance(decision, RetryInPlace):
             due_ms = now_ms + decision.delay_ms
-            window.note_failure(record, failed_count, due_ms, now_ms)
+            reason = None if decision.is_planned else f"{type(error).__name__}: {error}"
+            window.note_failure(record, failed_count, due_ms, now_ms, reason)
             self.finisher.finished(window, 0)  # the metadata tells of the failure
             self._count(_RETRY, 1)
             return due_ms
@@ -599,13 +612,15 @@ class Workers:
     async def _retract(
         self, window: PartitionWindow, records: Sequence[RawRecord], unit: Unit, error: Exception
     ) -> None:
+        window.retract(records)
         for record in records:
             due_ms: int | None
             if unit.is_letter:
                 count = self._failed_count(window, record) + 1
                 now_ms = self._clock.now_ms()
                 due_ms = now_ms + backoff_ms(count)
-                window.note_failure(record, count, due_ms, now_ms)
+                reason = f"its letter could not be written: {error}"
+                window.note_failure(record, count, due_ms, now_ms, reason)
                 log.error(
                     "%s: the letter of %s could not be written, it is tried again: %s",
                     self._spec.name,
@@ -632,6 +647,21 @@ class Workers:
             self._instruments.finished(self._spec, outcome, records)
 
     # Pauses and the end
+
+    def note_slow_runs(self) -> None:
+        """Remember what handlers are at; called now and then, so that a quick handler costs nothing."""
+        now = self._loop.time()
+        self._seen = {
+            run: self._seen.get(run, (None, now))
+            if self._seen.get(run, (None, now))[0] is run.record
+            else (run.record, now)
+            for run in self.runs
+        }
+
+    def working_since(self, run: HandlerRun) -> float | None:
+        """Since when a handler has been at its record, about; None if that is not long."""
+        record, since = self._seen.get(run, (None, 0.0))
+        return since if record is run.record else None
 
     async def wait_idle(self, windows: Collection[PartitionWindow], seconds: float) -> bool:
         """Wait until no worker is busy with these windows; False if some still are after the time."""

@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.loop.loop_monitor import LoopMonitor
-from ottla.broker.metrics.exposition import Metric, Page
 from ottla.broker.network.server import Server
 from ottla.broker.node import Node
 from ottla.core.catalog import Topic
 from ottla.core.group.classic import ClassicState as GroupState
 from ottla.core.txn.states import TxnState as TransactionState
 from ottla.errors import ErrorCode
+from ottla.exposition import Metric, Page
 from ottla.ports import PartitionRef, StorageError
 from ottla.records import kernel
 from ottla.version import VERSION

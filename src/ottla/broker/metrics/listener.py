@@ -8,9 +8,9 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-from ottla.broker.metrics.exposition import CONTENT_TYPE, Page
 from ottla.broker.network.listen_error import ListenError
 from ottla.events import EventLog
+from ottla.exposition import CONTENT_TYPE, Page
 from ottla.model import Endpoint
 
 logger = EventLog(__name__)

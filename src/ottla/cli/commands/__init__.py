@@ -22,7 +22,7 @@ SUMMARIES: Final = {
     "cluster": "show brokers, versions, disks and features",
     "log": "look into the files of a data folder",
     "perf": "measure how fast a cluster is",
-    "app": "look after the dead letters of apps",
+    "app": "run apps, document them, look after their dead letters",
     "pipeline": "run exactly-once pipelines on Spark",
     "test-broker": "run a broker for tests in any language, with faults and a clock",
     "demo": "see for yourself that nothing is lost or duplicated",

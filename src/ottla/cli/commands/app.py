@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.cli.commands import SUMMARIES
+from ottla.cli.commands.app_run import ASYNCAPI, RUN
 from ottla.cli.commands.options import Argument, Flag, Option, exclusive
 from ottla.cli.commands.shared_options import (
     TOPIC,
@@ -133,4 +134,4 @@ _DLT: Final = Group(
     "dlt", "list, show, replay and drop dead letters", [_LIST, _SHOW, _REPLAY, _DROP]
 )
 
-COMMAND: Final = Group("app", SUMMARIES["app"], [_DLT])
+COMMAND: Final = Group("app", SUMMARIES["app"], [RUN, ASYNCAPI, _DLT])

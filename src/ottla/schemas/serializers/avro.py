@@ -195,6 +195,8 @@ class AvroDeserializer(SchemaDeserializer[T]):
     ) -> Read:
         written = parsed(schema, references)
         own = self._own if latest is None else parsed(*latest)
+        if own == written:
+            own = None  # nothing to resolve: fastavro would compare the two for each record
         read_datum = require("fastavro", "Avro").schemaless_reader
         from_plain, is_class = self._from_plain, self._is_class
 

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
 from ottla.errors import ConfigError, DeserializationError, SerializationError
-from ottla.schemas.client.operations import ReferencedSchema
+from ottla.schemas.client.operations import SERIALIZED, ReferencedSchema
 from ottla.schemas.codec import Data
+from ottla.schemas.compatibility.formats import parse_schema
+from ottla.schemas.compatibility.parsed_schema import ReferencedSchema as TextOfReference
 from ottla.schemas.derived.protobuf import protobuf_type, well_known
 from ottla.schemas.derived.shapes import is_record_type
 from ottla.schemas.extra import require
@@ -247,9 +249,11 @@ def _file_of(schema: Schema, references: tuple[ReferencedSchema, ...]) -> Any:
     """The descriptor of a registered file, with those that it imports, in a pool of its own."""
     pool = require("google.protobuf.descriptor_pool", "Protobuf").DescriptorPool()
     added: set[str] = set()
-    for reference in references:
-        _add(pool, _proto_of(reference.schema, reference.name), added)
-    _add(pool, _proto_of(schema, _FILE_NAME), added)
+    for place, reference in enumerate(references):
+        # Each stands behind those that it needs itself.
+        proto = _proto_of(reference.schema, reference.name, references[:place])
+        _add(pool, proto, added)
+    _add(pool, _proto_of(schema, _FILE_NAME, references), added)
     return pool.FindFileByName(_FILE_NAME)
 
 
@@ -262,14 +266,17 @@ def _add(pool: Any, proto: Any, added: set[str]) -> None:
         pool.Add(proto)
 
 
-def _proto_of(schema: Schema, name: str) -> Any:
+def _proto_of(schema: Schema, name: str, references: tuple[ReferencedSchema, ...]) -> Any:
+    """A file's descriptor; a registry that does not know format=serialized gives the text of a .proto file."""
     proto = require("google.protobuf.descriptor_pb2", "Protobuf").FileDescriptorProto()
     try:
-        proto.ParseFromString(b64decode(schema.text, validate=True))
-    except (Base64Error, ValueError) as error:
-        raise ConfigError(
-            "the registry gave the schema as text, where a serialized descriptor was asked for"
-        ) from error
+        data = b64decode(schema.text, validate=True)
+    except (Base64Error, ValueError):
+        others = [TextOfReference(each.name, each.schema.text) for each in references]
+        read = parse_schema(SchemaType.PROTOBUF, schema.text, others)
+        data = b64decode(read.formatted(SERIALIZED))
+    try:
+        proto.ParseFromString(data)
     except Exception as error:
         raise ConfigError(f"the descriptor cannot be read: {error}") from error
     proto.name = name

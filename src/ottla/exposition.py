@@ -33,6 +33,12 @@ class Page:
         """One sample."""
         self._samples.setdefault(metric, []).append((labels, value))
 
+    def samples(self) -> Iterator[tuple[Metric, Labels, Value]]:
+        """All samples, those of a metric together."""
+        for metric, samples in self._samples.items():
+            for labels, value in samples:
+                yield metric, labels, value
+
     def render(self) -> bytes:
         """The text."""
         return b"".join(self.pieces())
