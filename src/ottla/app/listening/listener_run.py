@@ -472,6 +472,8 @@ class ListenerRun:
         """We give these partitions up: finish what is in hand, and commit."""
         consumer = self._consumer
         assert consumer is not None
+        # Until the rebalance is over: without partitions it would seem to be settled.
+        self._was_assigned = False
         # A cooperative rebalance revokes in the new generation, which the offsets have to name.
         self._group_metadata = consumer.group_metadata()
         self._forget_unclaimed(partitions)
@@ -490,6 +492,7 @@ class ListenerRun:
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Other members have these partitions already."""
+        self._was_assigned = False
         self._forget_unclaimed(partitions)
         windows = [self._windows[each] for each in partitions if each in self._windows]
         self._give_up(windows, "its partition belongs to another member of the group")
