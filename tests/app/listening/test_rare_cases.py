@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import pytest
 from tests.app.listening.listeners import (
@@ -31,6 +32,7 @@ from ottla.app.declarations.listener_spec import (
 )
 from ottla.app.delivery.unit import OutgoingRecord, Unit
 from ottla.app.errors import HandlerTimeoutError
+from ottla.errors import KafkaError
 from ottla.testing import Broker
 
 DELIVERIES = pytest.mark.parametrize("delivery", list(Delivery))
@@ -49,8 +51,8 @@ def create_topic(broker: Broker, name: str, partitions: int = 1) -> None:
         admin.create_topics([ottla.admin.NewTopic(name, num_partitions=partitions)])
 
 
-async def until(condition: object) -> None:
-    while not condition():  # type: ignore[operator]
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
         await asyncio.sleep(0.005)
 
 
@@ -321,3 +323,182 @@ def test_filtered_records_of_batches_never_outgrow_the_metadata() -> None:
         seed(broker, "orders", 300, keys=50)
         asyncio.run(run(broker))
         assert sorted(numbers(broker)) == list(range(0, 300, 2))
+
+
+def test_units_of_a_partition_that_was_given_up_are_not_sent_without_its_offsets(
+    broker: Broker,
+) -> None:
+    """One unit is refused, so the others go one by one; in between the listener is moved back."""
+    create_topic(broker, "orders", 2)
+    create_topic(broker, "invoices")
+    seed(broker, "orders", 40, keys=40)
+
+    async def run() -> None:
+        is_large = True
+
+        async def blow_up(record: RawRecord, unit: Unit) -> None:
+            size = 2_000_000 if is_large and record.partition == 0 and record.offset == 0 else 0
+            unit.collect(
+                OutgoingRecord("invoices", bytes(record.value or b"") + b" " * size, record.key)
+            )
+
+        spec = listener(
+            OneByOne(blow_up), order=Order.KEY, workers=40, delivery=Delivery.EXACTLY_ONCE
+        )
+        async with running(broker, spec) as runtime:
+            run = runtime.listeners["bill"]
+            broker.faults.add("TxnOffsetCommit", delay="100ms", times=4)
+            await until(lambda: run.counters.commits >= 1)
+            is_large = False
+            # The same place again: nothing of it is committed yet.
+            started = {each: window.committed for each, window in run._windows.items()}
+            await run.seek({each: 0 if at is None else at.offset for each, at in started.items()})
+            await runtime.settled()
+
+    asyncio.run(run())
+    found = numbers(broker)
+    assert sorted(set(found)) == list(range(40))
+
+
+@pytest.mark.parametrize("order", [Order.PARTITION, Order.KEY])
+def test_followers_do_not_overtake_a_record_whose_result_was_refused(
+    broker: Broker, order: Order
+) -> None:
+    create_topic(broker, "invoices")
+    seed(broker, "orders", 20, keys=2)
+
+    async def run() -> None:
+        attempts = 0
+
+        async def blow_up(record: RawRecord, unit: Unit) -> None:
+            nonlocal attempts
+            size = 0
+            if record.offset == 4:
+                attempts += 1
+                size = 2_000_000 if attempts < 2 else 0
+            unit.collect(
+                OutgoingRecord("invoices", bytes(record.value or b"") + b" " * size, record.key)
+            )
+
+        spec = listener(
+            OneByOne(blow_up),
+            order=order,
+            workers=4,
+            delivery=Delivery.EXACTLY_ONCE,
+            retry=RetryPlan((0.1,), keep_order=True),
+            has_dead_letters=True,
+        )
+        async with running(broker, spec) as runtime:
+            await runtime.settled()
+
+    asyncio.run(run())
+    found = numbers(broker)
+    assert sorted(found) == list(range(20))
+    for key in range(2):
+        of_key = [number for number in found if number % 2 == key]
+        assert of_key == sorted(of_key)
+
+
+def test_refused_units_never_outgrow_the_metadata() -> None:
+    async def run(broker: Broker) -> None:
+        async def blow_up(record: RawRecord, unit: Unit) -> None:
+            size = 2_000_000 if record.offset % 2 == 0 else 0
+            unit.collect(
+                OutgoingRecord("invoices", bytes(record.value or b"") + b" " * size, record.key)
+            )
+
+        for order in (Order.PARTITION, Order.KEY):
+            spec = listener(
+                OneByOne(blow_up),
+                order=order,
+                group=order.value,
+                workers=100,
+                delivery=Delivery.EXACTLY_ONCE,
+                retry=RetryPlan((0.01,), keep_order=True),
+                has_dead_letters=True,
+            )
+            async with running(broker, spec) as runtime:
+                await runtime.settled()
+            letters = numbers(broker, f"orders.{order.value}.dlt")
+            assert sorted(letters) == list(range(0, 60, 2))
+
+    with Broker(offset_metadata_max_bytes=60) as broker:
+        create_topic(broker, "invoices")
+        seed(broker, "orders", 60, keys=60)
+        asyncio.run(run(broker))
+        assert sorted(numbers(broker)) == sorted([*range(1, 60, 2)] * 2)
+
+
+@pytest.mark.parametrize("partition", [None, 7])
+def test_a_topic_or_partition_that_does_not_exist_stalls_no_other_record(
+    partition: int | None,
+) -> None:
+    async def run(broker: Broker) -> None:
+        async def misdirect(record: RawRecord, unit: Unit) -> None:
+            if record.offset == 3:
+                topic = "missing" if partition is None else "invoices"
+                unit.collect(OutgoingRecord(topic, record.value, record.key, partition))
+            else:
+                copy_to("invoices", record, unit)
+
+        spec = listener(
+            OneByOne(misdirect),
+            order=Order.KEY,
+            workers=2,
+            delivery=Delivery.EXACTLY_ONCE,
+            has_dead_letters=True,
+        )
+        async with running(broker, spec) as runtime:
+            async with asyncio.timeout(20):
+                await runtime.settled()
+
+    with Broker(auto_create_topics_enable=False) as broker:
+        create_topic(broker, "orders")
+        create_topic(broker, "invoices")
+        seed(broker, "orders", 10)
+        asyncio.run(run(broker))
+        assert sorted(numbers(broker)) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+        assert numbers(broker, "orders.billing.dlt") == [3]
+
+
+@DELIVERIES
+def test_the_records_of_a_topic_that_was_made_again_are_all_handled(
+    broker: Broker, delivery: Delivery
+) -> None:
+    create_topic(broker, "orders")
+    create_topic(broker, "others")
+    seed(broker, "orders", 50)
+
+    async def run() -> None:
+        reached, release = asyncio.Event(), asyncio.Event()
+
+        async def wait(record: RawRecord, unit: Unit) -> None:
+            if record.value == b"3":
+                reached.set()
+                await release.wait()
+            copy_to("invoices", record, unit)
+
+        spec = listener(
+            OneByOne(wait),
+            topics=("orders", "others"),
+            order=Order.KEY,
+            workers=8,
+            delivery=delivery,
+        )
+        options: dict[str, object] = {"metadata.max.age.ms": 300}
+        async with running(broker, spec, **options) as runtime:
+            await reached.wait()
+            with ottla.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+                await asyncio.to_thread(admin.delete_topics, ["orders"])
+            with suppress(KafkaError):  # a client that asked for its metadata may have created it
+                await asyncio.to_thread(create_topic, broker, "orders")
+            await asyncio.to_thread(seed, broker, "orders", 20, first=1000)
+            await asyncio.sleep(0.5)
+            release.set()
+            async with asyncio.timeout(20):
+                while not set(range(1000, 1020)) <= set(await asyncio.to_thread(numbers, broker)):
+                    await asyncio.sleep(0.05)
+            await runtime.settled()
+
+    asyncio.run(run())
+    assert set(range(1000, 1020)) <= set(numbers(broker))

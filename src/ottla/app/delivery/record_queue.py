@@ -252,13 +252,22 @@ class KeyQueue:
         self._enqueue(record)
 
     def _put_before(self, key: bytes, record: RawRecord) -> None:
-        """Let the first follower go before the record of its key that is ready, unless a worker has that already."""
-        for place, head in enumerate(self._ready):
-            if head.key == key and head.offset > record.offset:
-                del self._ready[place]
-                break
+        """Let the first follower go before a later record of its key, unless a worker has that already."""
+
+        def is_later(head: RawRecord) -> bool:
+            return head.key == key and head.offset > record.offset
+
+        head = next(filter(is_later, self._ready), None)
+        if head is not None:
+            self._ready.remove(head)
         else:
-            return
+            waiting = next((each for each in self._waiting if is_later(each[2])), None)
+            if waiting is None:
+                return
+            self._waiting.remove(waiting)
+            heapq.heapify(self._waiting)
+            head = waiting[2]
+            self._due_ms[head.offset] = waiting[0]
         behind = self._followers[key]
         assert behind
         behind[0] = head

@@ -339,7 +339,9 @@ class PartitionWindow:
         """A commit succeeded; returns by how many offsets it moved."""
         last, self.committed = self.committed, offset
         self._is_moved = False
-        return 0 if last is None else max(0, offset.offset - last.offset)
+        # The first commit of a group counts from where the listener began.
+        start = self.start_offset if last is None else last.offset
+        return 0 if start is None else max(0, offset.offset - start)
 
     def close(self) -> None:
         """Give the partition up."""

@@ -21,7 +21,7 @@ class Clients(Protocol):
         """A consumer of raw bytes with the app's options and these, which have dots."""
 
     def consumer_config(self, options: Mapping[str, object]) -> ConsumerConfig:
-        """What such a consumer is configured with."""
+        """The options that such a consumer has."""
 
     def transactional_producer(self, options: Mapping[str, object]) -> Producer:
         """A producer with the app's options and these."""
@@ -56,7 +56,7 @@ class ClientFactory:
         return Consumer({**self._consumer_options, **options})
 
     def consumer_config(self, options: Mapping[str, object]) -> ConsumerConfig:
-        """What such a consumer is configured with."""
+        """The options that such a consumer has; ConfigError if they are wrong."""
         return read_client_config(ConsumerConfig, {**self._consumer_options, **options}, {})
 
     def transactional_producer(self, options: Mapping[str, object]) -> Producer:

@@ -177,7 +177,7 @@ class OffsetCommits:
             await self._committed.wait()
 
     def closing(self) -> None:
-        """Windows are about to be given up: workers wait for no commit of theirs, which comes with the last one."""
+        """Partitions are being given up: workers must not wait for the next commit, which comes after them."""
         self._committed.set()
 
     def commit_due(self, consumer: RawConsumer) -> None:

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.app.declarations.listener_spec import ListenerSpec, RawRecord
+from ottla.app.declarations.listener_spec import ListenerSpec, Order, RawRecord
 from ottla.app.delivery.unit import Unit
 from ottla.app.delivery.window import PartitionWindow
 from ottla.app.instruments import Instruments
@@ -26,6 +26,7 @@ from ottla.app.listening.clients import Clients, RawConsumer
 from ottla.app.listening.listener_health import ListenerCounters
 from ottla.app.listening.metadata_limit import metadata_error
 from ottla.app.listening.offset_commits import NotDelivered
+from ottla.app.listening.output_topics import OutputTopics
 from ottla.client.aio.producer.producer import Producer
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.send.delivery import RecordFuture
@@ -125,6 +126,9 @@ class TransactionCommitter:
         self._producer: Producer | None = None
         self._units: deque[FinishedUnit] = deque()
         self._waiting_bytes = 0
+        # The first record of each key, or partition, whose unit was refused: later ones wait until it is handled again.
+        self._held: dict[tuple[PartitionWindow, bytes | None], int] = {}
+        self._output_topics = OutputTopics(clients, _is_refusal)
         self._in_transaction: Sequence[FinishedUnit] = ()
         self._has_work = asyncio.Event()
         self._is_hurried = asyncio.Event()
@@ -161,7 +165,13 @@ class TransactionCommitter:
     ) -> Coroutine[Any, Any, None] | None:
         """Take a finished unit for the next transaction."""
         window.handled(records)
-        self._units.append(FinishedUnit(window, records, unit))
+        finished = FinishedUnit(window, records, unit)
+        if self._held:
+            if self._is_held(finished):
+                self._give_back(finished)
+                return None
+            self._release(finished)
+        self._units.append(finished)
         self._waiting_bytes += unit.size_bytes
         self._has_work.set()
         if window.is_fetch_paused:
@@ -194,7 +204,7 @@ class TransactionCommitter:
         return False
 
     def closing(self) -> None:
-        """Nothing to do: workers wait for no transaction."""
+        """Partitions are being given up: no worker waits for the pump."""
 
     def commit_due(self, consumer: RawConsumer) -> None:
         """Nothing to do between polls: transactions have a producer of their own."""
@@ -254,6 +264,7 @@ class TransactionCommitter:
                     await self._start_over(error, failures)
                 except KafkaError as error:
                     failures += 1
+                    self._output_topics.forget()
                     self._note(error)
                     self._units.extendleft(reversed(self._in_transaction))
                     self._waiting_bytes += sum(
@@ -279,11 +290,10 @@ class TransactionCommitter:
         self._is_hurried.clear()
 
     def _take_units(self) -> list[FinishedUnit]:
-        units = [
-            each
-            for each in self._units
-            if not each.window.is_closed and self._windows.get(each.window.partition) is each.window
-        ]
+        units = [each for each in self._units if not self._is_given_up(each.window)]
+        self._held = {
+            place: offset for place, offset in self._held.items() if not self._is_given_up(place[0])
+        }
         self._units.clear()
         self._waiting_bytes = 0
         self._in_transaction = units
@@ -300,11 +310,67 @@ class TransactionCommitter:
             # A batch is refused as a whole, whichever of its records is to blame: find out, in order.
             for place, each in enumerate(units):
                 self._in_transaction = units[place:]
-                await self._commit([each])
+                if self._is_given_up(each.window):
+                    continue  # its outputs would go without its offsets
+                if self._is_held(each):
+                    self._give_back(each)
+                else:
+                    await self._commit([each])
 
     def _refuse(self, finished: FinishedUnit, error: Exception) -> None:
         self._in_transaction = ()
+        for record in finished.records:
+            place = self._place(finished.window, record)
+            if place is not None:
+                self._held[place] = min(record.offset, self._held.get(place, record.offset))
+        waiting, self._units = self._units, deque()
+        for each in waiting:
+            self._give_back(each) if self._is_held(each) else self._units.append(each)
+        self._waiting_bytes = sum(each.unit.size_bytes for each in self._units)
         self._not_delivered(finished.window, finished.records, finished.unit, error)
+
+    def _place(
+        self, window: PartitionWindow, record: RawRecord
+    ) -> tuple[PartitionWindow, bytes | None] | None:
+        """What keeps records in order; None if nothing does."""
+        if self._spec.order is Order.PARTITION:
+            return window, None
+        if self._spec.order is Order.KEY and record.key is not None:
+            return window, record.key
+        return None
+
+    def _is_held(self, finished: FinishedUnit) -> bool:
+        """Whether a record has to stay behind one whose unit was refused."""
+        if not self._held:
+            return False
+        first: dict[tuple[PartitionWindow, bytes | None], int] = {}
+        for record in finished.records:
+            place = self._place(finished.window, record)
+            if place is not None:
+                first.setdefault(
+                    place, record.offset
+                )  # records of a unit are in the order of the log
+        return any(offset > self._held.get(place, offset) for place, offset in first.items())
+
+    def _release(self, finished: FinishedUnit) -> None:
+        """The records are handled again, or letters: what follows them may follow."""
+        for record in finished.records:
+            place = self._place(finished.window, record)
+            if place is not None:
+                self._held.pop(place, None)
+
+    def _give_back(self, finished: FinishedUnit) -> None:
+        """Drop the unit; its records are handled again, behind the one that was refused."""
+        window = finished.window
+        if window.is_closed:
+            return
+        window.retract(finished.records)
+        for record in finished.records:
+            window.requeue(record, 0)
+        self._offer(window)
+
+    def _is_given_up(self, window: PartitionWindow) -> bool:
+        return window.is_closed or self._windows.get(window.partition) is not window
 
     async def _transaction(self, units: list[FinishedUnit]) -> None:
         began = self._loop.time()
@@ -314,6 +380,9 @@ class TransactionCommitter:
             return
         producer = self._producer
         assert producer is not None
+        refused = await self._output_topics.missing_of(producer, [each.unit for each in units])
+        if refused:
+            raise _RefusedError(refused)
         producer.begin_transaction()
         try:
             await self._send(producer, units)
@@ -422,6 +491,7 @@ class TransactionCommitter:
             window.was_committed(offset)
         self._instruments.committed(self._spec, count, seconds)
         for window in touched:
+            window.has_finished_batch()  # forgets the ends of polls; transactions do not follow them
             if window.is_blocked:
                 self._offer(window)
             if window.is_fetch_paused and window.has_room:
@@ -454,6 +524,7 @@ class TransactionCommitter:
             window.close()
         self._in_transaction = ()
         self._committed.set()
+        self._output_topics.forget()
         producer, self._producer = self._producer, None
         if producer is not None:
             await producer.close(0)
