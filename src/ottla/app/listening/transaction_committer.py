@@ -308,14 +308,15 @@ class TransactionCommitter:
                 self._refuse(units[0], error.refused[0])
                 return
             # A batch is refused as a whole, whichever of its records is to blame: find out, in order.
-            for place, each in enumerate(units):
-                self._in_transaction = units[place:]
+            rest = deque(units)
+            while rest:
+                self._in_transaction = tuple(rest)
+                each = rest.popleft()
                 if self._is_given_up(each.window):
                     continue  # its outputs would go without its offsets
-                if self._is_held(each):
-                    self._give_back(each)
-                else:
-                    await self._commit([each])
+                await self._commit([each])
+                # At once: the hold ends when the refused one is handled again.
+                rest = self._without_held(rest)
 
     def _refuse(self, finished: FinishedUnit, error: Exception) -> None:
         self._in_transaction = ()
@@ -323,9 +324,7 @@ class TransactionCommitter:
             place = self._place(finished.window, record)
             if place is not None:
                 self._held[place] = min(record.offset, self._held.get(place, record.offset))
-        waiting, self._units = self._units, deque()
-        for each in waiting:
-            self._give_back(each) if self._is_held(each) else self._units.append(each)
+        self._units = self._without_held(self._units)
         self._waiting_bytes = sum(each.unit.size_bytes for each in self._units)
         self._not_delivered(finished.window, finished.records, finished.unit, error)
 
@@ -351,6 +350,13 @@ class TransactionCommitter:
                     place, record.offset
                 )  # records of a unit are in the order of the log
         return any(offset > self._held.get(place, offset) for place, offset in first.items())
+
+    def _without_held(self, units: Sequence[FinishedUnit]) -> deque[FinishedUnit]:
+        """Those that may go; the others are given back."""
+        free: deque[FinishedUnit] = deque()
+        for each in units:
+            self._give_back(each) if self._is_held(each) else free.append(each)
+        return free
 
     def _release(self, finished: FinishedUnit) -> None:
         """The records are handled again, or letters: what follows them may follow."""
