@@ -611,7 +611,7 @@ class ListenerRun:
         if self._failure is not None:
             reason = f"it failed: {type(self._failure).__name__}: {self._failure}"
             return ListenerHealth(self.spec.name, ListenerStatus.FAILED, (reason,))
-        if self._consumer is None:
+        if self._consumer is None or self._status is ListenerStatus.STOPPED:
             return ListenerHealth(self.spec.name, self._status)
         consumer = self._consumer.health()
         reasons = [*self._stalls(), *consumer.reasons]
