@@ -371,10 +371,13 @@ class ListenerRun:
         consumer = self._consumer
         assert consumer is not None
         self.counters.rebalances += 1
-        self._was_assigned = True
         self._group_metadata = consumer.group_metadata()
         if not partitions:
+            self._was_assigned = True
             return
+        self._was_assigned = (
+            False  # until there are windows: without any it would seem to be settled
+        )
         await self._letters.create_topics(
             self._clients.admin, {partition.topic for partition in partitions}
         )
@@ -383,6 +386,7 @@ class ListenerRun:
             self._claim(consumer, partition, committed[partition])
         if self.spec.start_positions is not None:
             await self._seek_to(consumer, await self.spec.start_positions(partitions))
+        self._was_assigned = True
         await _call(self.spec.on_assigned, partitions)
 
     def _claim(
