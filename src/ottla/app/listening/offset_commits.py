@@ -176,6 +176,10 @@ class OffsetCommits:
             self._committed.clear()
             await self._committed.wait()
 
+    def closing(self) -> None:
+        """Partitions are being given up: workers must not wait for the next commit, which comes after them."""
+        self._committed.set()
+
     def commit_due(self, consumer: RawConsumer) -> None:
         """Send a commit if one is due; called by the pump between polls."""
         now = self._loop.time()

@@ -182,6 +182,9 @@ class TransactionCommitter:
         """Never by hand."""
         return False
 
+    def closing(self) -> None:
+        """Partitions are being given up: no worker waits for the pump."""
+
     def commit_due(self, consumer: RawConsumer) -> None:
         """Nothing to do between polls: transactions have a producer of their own."""
 
@@ -400,6 +403,7 @@ class TransactionCommitter:
             window.was_committed(offset)
         self._instruments.committed(self._spec, count, seconds)
         for window in touched:
+            window.has_finished_batch()  # forgets the ends of polls; transactions do not follow them
             if window.is_blocked:
                 self._offer(window)
             if window.is_fetch_paused and window.has_room:
