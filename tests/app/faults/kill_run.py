@@ -74,13 +74,15 @@ class Figures:
     app_kills: int = 0
     app_pauses: int = 0
     broker_kills: int = 0
+    app_ends: int = 0
     dead_letters: int = 0
     repeated: int = 0
 
     def __str__(self) -> str:
         return (
             f"{self.scenario}: {self.orders} orders in {self.seconds:.0f} s over {self.app_kills} kills and "
-            f"{self.app_pauses} pauses of apps, {self.broker_kills} kills of the broker; "
+            f"{self.app_pauses} pauses of apps, {self.broker_kills} kills of the broker, "
+            f"{self.app_ends} ends of apps without one; "
             f"{self.dead_letters} dead letters, {self.repeated} repetitions"
         )
 
@@ -110,6 +112,13 @@ class AppProcess:
     def process(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "start it first"
         return self._process
+
+    def revive(self) -> bool:
+        """Start it again if it has ended by itself, as a supervisor does; whether it had."""
+        has_ended = self.process.poll() is not None
+        if has_ended:
+            self.start()
+        return has_ended
 
     def restart(self) -> None:
         self.kill()
@@ -185,6 +194,8 @@ class Run:
         deadline = time.monotonic() + STALL_SECONDS
         last: object = None
         while (left := self.uncommitted()) != {}:
+            # An app that finds no broker for a quarter of a minute does not start.
+            self.figures.app_ends += sum(app.revive() for app in self.apps)
             if left != last:
                 last, deadline = left, time.monotonic() + STALL_SECONDS
             assert time.monotonic() < deadline, f"no progress: {left}"
