@@ -42,14 +42,9 @@ app.topic("topic1")
 web = FastAPI(lifespan=app.lifespan)
 
 
-def kafka_template() -> App:
-    """What FastAPI injects."""
-    return app
-
-
 @web.get("/kafka/normal/{normal_message}")
 async def send_message_1(
-    normal_message: str, template: Annotated[App, Depends(kafka_template)]
+    normal_message: str, template: Annotated[App, Depends(app.template)]
 ) -> None:
     """Send what stands in the path."""
     await template.send("topic1", normal_message)

@@ -457,6 +457,35 @@ def test_a_listener_cannot_be_added_while_the_app_runs(app: App) -> None:
         async def bill(order: str) -> None: ...
 
 
+WITHOUT_EXTRAS = """
+import sys
+for name in ("fastavro", "google.protobuf", "httpx", "jsonschema", "opentelemetry", "pyarrow", "pydantic",
+             "sqlalchemy", "starlette", "uvicorn"):
+    sys.modules[name] = None
+from ottla.app import *
+from ottla.app import App
+
+app = App("billing")
+seen = []
+
+@app.listener("orders")
+async def bill(order: dict[str, int]) -> None:
+    seen.append(order)
+
+with app.test() as t:
+    t.blocking.send("orders", {"table": 4})
+    t.blocking.settled()
+assert seen == [{"table": 4}]
+"""
+
+
+def test_an_app_needs_no_extra() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", WITHOUT_EXTRAS], capture_output=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 # Wrong declarations
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 from pydantic import BaseModel
 
 import ottla
 from ottla.app import App, Key, To
-from ottla.errors import ConfigError, KafkaError
-from ottla.schemas import SchemaRegistryClient
+from ottla.errors import ConfigError
+from ottla.schemas import RegistryUnavailableError, SchemaRegistryClient
 
 
 @dataclass
@@ -28,20 +27,8 @@ class Invoice(BaseModel):
     total: float
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[ottla.Broker]:
-    with ottla.Broker() as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def registry(broker: ottla.Broker) -> Iterator[Any]:
-    with ottla.SchemaRegistry(bootstrap_servers=broker.bootstrap_servers) as registry:
-        yield registry
-
-
-def test_a_dataclass_and_a_model_are_their_own_schemas(registry: Any) -> None:
-    app = App("billing", schema_registry=registry.url)
+def test_a_dataclass_and_a_model_are_their_own_schemas() -> None:
+    app = App("billing", schema_registry="http://127.0.0.1:1")
     app.schema(Invoice, "json")
     seen: list[object] = []
 
@@ -60,13 +47,17 @@ def test_a_dataclass_and_a_model_are_their_own_schemas(registry: Any) -> None:
             t.blocking.settled()
             assert t.records("orders")[0].value[:1] == b"\x00"  # type: ignore[index]
             assert t.sent("invoices") == [Invoice(table=4, total=2.5)]
+            # A test has a registry of its own.
+            assert t.registry is not None
+            with SchemaRegistryClient(url=t.registry.url) as client:
+                assert set(client.get_subjects()) == {"orders-value", "invoices-value"}
     assert seen == [(Order(4, ["tea"]), "t4"), Invoice(table=4, total=2.5)] * 2
-    with SchemaRegistryClient(url=registry.url) as client:
-        assert {"orders-value", "invoices-value"} <= set(client.get_subjects())
 
 
-def test_a_value_without_a_schema_is_unreadable(registry: Any) -> None:
-    app = App("billing", {"schema.registry.url": registry.url, "auto.register.schemas": True})
+def test_a_value_without_a_schema_is_unreadable() -> None:
+    app = App(
+        "billing", {"schema.registry.url": "http://127.0.0.1:1", "auto.register.schemas": True}
+    )
 
     @app.listener("orders", dead_letters=True, retry=None, errors={Exception: "dead-letter"})
     async def bill(order: Order) -> None: ...
@@ -80,21 +71,22 @@ def test_a_value_without_a_schema_is_unreadable(registry: Any) -> None:
 
 def test_a_registry_that_is_down_is_no_fault_of_the_value() -> None:
     options = {"schema.registry.url": "http://127.0.0.1:1", "max.retries": 0}
-    app = App("billing", schema_registry=options)
 
     async def main() -> None:
-        async with app.test():
-            with pytest.raises(KafkaError, match="registry"):
-                await app.send("orders", Order(1, []))
+        with ottla.Broker() as broker:
+            servers = broker.bootstrap_servers
+            async with App("billing", bootstrap_servers=servers, schema_registry=options) as app:
+                with pytest.raises(RegistryUnavailableError):
+                    await app.send("orders", Order(1, []))
 
     asyncio.run(main())
 
 
-def test_confluents_classes_in_a_properties_file(tmp_path: Path, registry: Any) -> None:
+def test_confluents_classes_in_a_properties_file(tmp_path: Path) -> None:
     path = tmp_path / "application.properties"
     path.write_text(
         "spring.kafka.bootstrap-servers=a:1\n"
-        f"spring.kafka.properties.schema.registry.url={registry.url}\n"
+        "spring.kafka.properties.schema.registry.url=http://127.0.0.1:1\n"
         "spring.kafka.consumer.value-deserializer=io.confluent.kafka.serializers.KafkaAvroDeserializer\n"
         "spring.kafka.producer.value-serializer=io.confluent.kafka.serializers.KafkaAvroSerializer\n"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,7 +79,7 @@ class FakeRegistry:
 
 
 @contextmanager
-def fake_registry() -> Iterator[FakeRegistry]:
+def fake_registry(tls: ssl.SSLContext | None = None) -> Iterator[FakeRegistry]:
     """A registry that listens on a port of its own."""
     registry = FakeRegistry()
 
@@ -104,9 +105,13 @@ def fake_registry() -> Iterator[FakeRegistry]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    registry.url = f"http://127.0.0.1:{server.server_address[1]}"
+    registry.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     try:
         yield registry
     finally:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.client.security.certificates import KEY_PASSWORD, make_certificates
 from tests.schemas.fake_registry import FakeRegistry, fake_registry
 
 from ottla.errors import AbortableError, ConfigError, IllegalStateError, RetriableError
@@ -248,6 +250,29 @@ def test_a_mistake_in_the_options_says_what_to_change(
         match = "cannot be read"
     with pytest.raises(ConfigError, match=match):
         SchemaRegistryClient(options)
+
+
+def test_tls_trusts_whom_the_options_say_and_shows_the_client_s_certificate(
+    tmp_path: Path,
+) -> None:
+    files = make_certificates(tmp_path)
+    with fake_registry(files.server_context_for_known_clients()) as registry:
+        with client_of(
+            registry,
+            schema_registry_ssl_truststore_location=str(files.ca),
+            schema_registry_ssl_keystore_location=str(files.encrypted_client),
+            schema_registry_ssl_key_password=KEY_PASSWORD,
+        ) as client:
+            assert client.register_schema("a", TEXT).id == 1
+        with (
+            client_of(
+                registry, schema_registry_ssl_truststore_location=str(files.other_ca)
+            ) as client,
+            pytest.raises(
+                RegistryAccessError, match=r"is not trusted: .*CERTIFICATE_VERIFY_FAILED"
+            ),
+        ):
+            client.get_schema(1)
 
 
 def test_a_closed_client_says_so(registry: FakeRegistry) -> None:

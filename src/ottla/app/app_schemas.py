@@ -57,6 +57,12 @@ class AppSchemas:
         self._client: AnyRegistryClient | None = None
         self._codecs: dict[type, Codec[Any]] = {}
 
+    def use_registry(self, registry_options: Mapping[str, object]) -> None:
+        """Use another registry from now on; called while the app does not run."""
+        self._registry_options = dict(registry_options)
+        self._client = None
+        self._codecs.clear()
+
     def choose(self, wanted: type, choice: SchemaChoice) -> None:
         """Write a class in another format, or under other subjects."""
         if not has_schema(wanted):

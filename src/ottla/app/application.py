@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import os
 import re
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -33,6 +31,7 @@ from ottla.app.declarations.listener import (
     Partitions,
     Seek,
     declare,
+    names_at_caller,
 )
 from ottla.app.declarations.listener_spec import Ack, RawRecord
 from ottla.app.declarations.record_decoding import Decoding, Read, SchemaNeededError
@@ -53,34 +52,35 @@ from ottla.app.life.combined_instruments import combine
 from ottla.app.life.tracing import tracing_if_configured
 from ottla.app.listening.clients import ClientFactory
 from ottla.app.listening.runtime import Runtime
+from ottla.app.outbox import CURRENT_OUTBOX, Outbox, SessionTransaction
 from ottla.app.replies import Replies
 from ottla.app.template import CURRENT_TRANSACTION, Template
 from ottla.client.model import HeadersToSend, RecordMetadata
 from ottla.config.options import dotted_names
 from ottla.durations import Duration, seconds_of
 from ottla.errors import ConfigError, IllegalStateError, KafkaError
-from ottla.event_loop import new_event_loop
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from ottla.app.blocking import BlockingApp
-    from ottla.app.life.app_life import EmbeddedLife
+    from ottla.app.life.app_life import AppLife
     from ottla.config.option_types import AppOptions as AppKeywords
     from ottla.schemas.codec import Format
     from ottla.schemas.subjects import SubjectStrategy
     from ottla.testing.app_under_test import AppUnderTest
     from ottla.testing.broker import Broker
 
-log = logging.getLogger("ottla.app")
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+SessionT = TypeVar("SessionT")
 Hook = Callable[[], Awaitable[None] | None]
 HookT = TypeVar("HookT", bound=Hook)
 
 START_SECONDS: Final = 15.0
+_TEST_HEARTBEAT_MS: Final = 100
 DEFAULT_REQUEST_SECONDS: Final = 5.0
 
 
@@ -220,7 +220,9 @@ class App:
             send=self._template.send,
         )
         self._blocking: BlockingApp | None = None
-        self._life: EmbeddedLife | None = None
+        self.outbox = Outbox(name)
+        """The database of `app.transaction(session)`: `app.outbox.use(engine)`."""
+        self._life: AppLife | None = None
 
     @classmethod
     def from_properties(
@@ -314,7 +316,7 @@ class App:
         )
         if topics and callable(topics[0]):
             raise ConfigError(f'write @app.listener("topic") above {topics[0]!r}, with a topic')
-        names = _names_at_caller()
+        names = names_at_caller()
 
         def decorate(function: Callable[P, R]) -> Listener[P, R]:
             plain = function.function if isinstance(function, Listener) else function
@@ -471,7 +473,7 @@ class App:
             raise IllegalStateError(
                 "an exactly-once handler cannot wait for a reply: the request is sent when the handler has ended"
             )
-        if CURRENT_TRANSACTION.get() is not None:
+        if CURRENT_TRANSACTION.get() is not None or CURRENT_OUTBOX.get() is not None:
             raise IllegalStateError(
                 "a transaction cannot wait for a reply: the request is not seen before its commit"
             )
@@ -510,14 +512,25 @@ class App:
             except SchemaNeededError as needed:
                 await needed.load()
 
-    def transaction(self) -> AbstractAsyncContextManager[None]:
-        """Everything sent inside is one Kafka transaction.
+    @overload
+    def transaction(self) -> AbstractAsyncContextManager[None]: ...
+    @overload
+    def transaction(self, session: SessionT) -> SessionTransaction[SessionT]: ...
+    def transaction(self, session: Any = None) -> Any:
+        """Everything sent inside is one Kafka transaction; with a database session, part of the session's.
 
-        async with app.transaction():
-            await app.send("orders", order)
-            await app.send("stock", change)
+            async with app.transaction():
+                await app.send("orders", order)
+                await app.send("stock", change)
+
+        In a handler `async with app.transaction(session)` also notes in the database that its record is done: the
+        effect is there once. `with` does for sessions that are not awaited.
         """
-        return self._template.transaction()
+        if session is None:
+            return self._template.transaction()
+        if CURRENT_TRANSACTION.get() is not None:
+            raise IllegalStateError("there is a transaction already: they cannot be nested")
+        return self.outbox.transaction(session)
 
     @property
     def blocking(self) -> BlockingApp:
@@ -572,8 +585,11 @@ class App:
         self._has_started_up = True
         for hook in self._startup:
             await _call(hook)
+        await self.outbox.start(clients)
         runtime = Runtime(
-            [each.spec for each in self._listeners.values()], clients, instruments=self._observers
+            [self.outbox.attach(each.spec) for each in self._listeners.values()],
+            clients,
+            instruments=self._observers,
         )
         await runtime.start()
         self._runtime = runtime
@@ -633,6 +649,7 @@ class App:
         runtime, replies, clients = self._runtime, self._replies, self._clients
         if runtime is not None:
             steps.append(lambda: runtime.drain(timeout_seconds))
+        steps.append(self.outbox.stop)  # before the program closes its database
         if self._has_started_up:
             # Also if a hook or a listener could not start: what the hooks before have opened is closed.
             self._has_started_up = False
@@ -678,23 +695,12 @@ class App:
 
     def run(self) -> None:
         """Run until SIGTERM or Ctrl-C, then finish what is in hand; raises the failure of a listener."""
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(self._run())
+        from ottla.app.life.process import AppProcess, ProcessSettings
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        stopping = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stopping.set)
-        async with self:
-            log.info("app %s runs with %d listener(s)", self.name, len(self._listeners))
-            ended = asyncio.ensure_future(self.failure())
-            stopped = asyncio.ensure_future(stopping.wait())
-            await asyncio.wait([ended, stopped], return_when=asyncio.FIRST_COMPLETED)
-            stopped.cancel()
-            if ended.done():
-                raise ended.result()
-            ended.cancel()
+        process = AppProcess(self.life(), ProcessSettings())
+        process.run()
+        if process.failure is not None:
+            raise process.failure
 
     @asynccontextmanager
     async def lifespan(self, _: object = None) -> AsyncIterator[dict[str, Self]]:
@@ -710,13 +716,19 @@ class App:
         """`/healthz`, `/readyz` and `/metrics`, to mount in a web application; call it before the app starts."""
         from ottla.app.life.health_routes import health_routes
 
+        return health_routes(self.life().monitor)
+
+    def life(self) -> AppLife:
+        """Metrics and health of the app; ask for it before the app starts."""
         if self._life is None:
             if self._state is not _State.STOPPED:
-                raise IllegalStateError(f"app {self.name} is running: call asgi() before it starts")
-            from ottla.app.life.app_life import EmbeddedLife
+                raise IllegalStateError(
+                    f"app {self.name} is running: call asgi() or life() before it starts"
+                )
+            from ottla.app.life.app_life import AppLife
 
-            self._life = EmbeddedLife(self)
-        return health_routes(self._life)
+            self._life = AppLife(self)
+        return self._life
 
     def asyncapi(self, version: str = "1.0.0") -> dict[str, Any]:
         """The AsyncAPI 3 document of what is declared; `version` is that of the app."""
@@ -732,21 +744,37 @@ class App:
 
         return AppUnderTest(self, broker)
 
-    def adopt_test(self, bootstrap_servers: str, instruments: Instruments) -> _BeforeTest:
-        """Use another cluster until `end_test`: every topic is created, and read from its beginning."""
+    @property
+    def uses_schemas(self) -> bool:
+        """Whether the app has a schema registry."""
+        return self._schemas is not None
+
+    def adopt_test(
+        self, bootstrap_servers: str, instruments: Instruments, registry_url: str | None
+    ) -> _BeforeTest:
+        """Use another cluster and registry until `end_test`: every topic is created, and read from its beginning."""
         if self._state is not _State.STOPPED:
             raise IllegalStateError(f"app {self.name} is {self._state}: stop it before a test")
         before = _BeforeTest(self.options, self._missing_topics, self.instruments)
         options = self.options.with_servers(bootstrap_servers)
-        consumer = {**options.consumer, "auto.offset.reset": "earliest"}
+        consumer = {
+            # Listeners of one group learn of each other by heartbeats, and a test should not wait for those.
+            "heartbeat.interval.ms": _TEST_HEARTBEAT_MS,
+            **options.consumer,
+            "auto.offset.reset": "earliest",
+        }
         self.options = replace(options, consumer=consumer)
         self._missing_topics = MissingTopics.CREATE
         self.instruments = instruments
+        if self._schemas is not None and registry_url is not None:
+            self._schemas.use_registry({"schema.registry.url": registry_url})
         return before
 
     def end_test(self, before: _BeforeTest) -> None:
         """Use the app's own options again."""
         self.options, self._missing_topics, self.instruments = before
+        if self._schemas is not None:
+            self._schemas.use_registry(self.options.registry)
 
     async def on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Await a coroutine on the app's loop, from any loop."""
@@ -781,15 +809,6 @@ class App:
     async def send_encoded(self, record: OutgoingRecord) -> RecordMetadata:
         """Send a record that is bytes already, as retries and the outbox do."""
         return await self._template.send(record)
-
-
-def _names_at_caller() -> dict[str, Any]:
-    """The local names where the decorator stands: annotations may name classes of a test function."""
-    frame = inspect.currentframe()
-    caller = None if frame is None or frame.f_back is None else frame.f_back.f_back
-    if caller is None or caller.f_locals is caller.f_globals:
-        return {}
-    return dict(caller.f_locals)
 
 
 def _read_all(read: Read, records: Sequence[RawRecord]) -> list[Any]:

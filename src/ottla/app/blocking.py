@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
 from ottla.app.declarations.record_decoding import SchemaNeededError
 from ottla.app.delivery.unit import CURRENT_UNIT
-from ottla.app.template import Template, collect
+from ottla.app.outbox.session_transaction import CURRENT_OUTBOX
+from ottla.app.template import Template, collect, collected
 from ottla.client.model import HeadersToSend, RecordMetadata
 from ottla.durations import Duration
 from ottla.errors import IllegalStateError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.app.declared_topics import DeclaredTopic
 
 T = TypeVar("T")
+SessionT = TypeVar("SessionT")
 
 REQUEST_SECONDS: Final = 5.0
 
@@ -55,13 +57,17 @@ class BlockingApp:
             "headers": headers,
             "timestamp_ms": timestamp_ms,
         }
-        unit = CURRENT_UNIT.get()
-        if unit is None:
+        unit, outbox = CURRENT_UNIT.get(), CURRENT_OUTBOX.get()
+        if unit is None and outbox is None:
             return template.block_on(self._app.send(topic, value, **fields))
         try:
             record = template.encode_now(str(topic), value, **fields)
         except SchemaNeededError:
             record = template.block_on(template.encode(str(topic), value, **fields))
+        if outbox is not None:
+            outbox.send_blocking(record)
+            return collected(record)
+        assert unit is not None
         return collect(unit, record)
 
     @overload
@@ -101,9 +107,16 @@ class BlockingApp:
         )
         return self._template.block_on(asked)
 
-    def transaction(self) -> AbstractContextManager[None]:
-        """Everything sent inside is one Kafka transaction."""
-        return self._template.blocking_transaction()
+    @overload
+    def transaction(self) -> AbstractContextManager[None]: ...
+    @overload
+    def transaction(self, session: SessionT) -> AbstractContextManager[SessionT]: ...
+    def transaction(self, session: Any = None) -> AbstractContextManager[Any]:
+        """Everything sent inside is one Kafka transaction; with a database session, part of the session's."""
+        if session is None:
+            return self._template.blocking_transaction()
+        transaction: AbstractContextManager[Any] = self._app.transaction(session)
+        return transaction
 
     # Running in a thread
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 from ottla.app.declarations.record_decoding import SchemaNeededError
 from ottla.app.declarations.record_encoding import Encoding
 from ottla.app.delivery.unit import CURRENT_UNIT, OutgoingRecord, Unit
+from ottla.app.outbox.session_transaction import CURRENT_OUTBOX
 from ottla.client.aio.producer.producer import Producer
 from ottla.client.model import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 from ottla.errors import IllegalStateError
@@ -26,7 +27,7 @@ _NO_PARTITION: Final = -1
 
 
 class CollectedRecord(RecordMetadata):
-    """The answer of `send` in an exactly-once handler: the record is sent when the handler has succeeded.
+    """The answer of `send` in an exactly-once handler or in `app.transaction(session)`: the record is sent afterwards.
 
     It has no offset yet: `offset` is -1.
     """
@@ -212,7 +213,11 @@ class Template:
         return self.encoding.record(topic, value, **others)
 
     async def send(self, record: OutgoingRecord) -> RecordMetadata:
-        """Send a record: into the unit of the handler, into the transaction, or alone."""
+        """Send a record: into the outbox, into the unit of the handler, into the transaction, or alone."""
+        outbox = CURRENT_OUTBOX.get()
+        if outbox is not None:
+            await outbox.send(record)
+            return collected(record)
         unit = CURRENT_UNIT.get()
         if unit is not None:
             return collect(unit, record)
@@ -275,6 +280,10 @@ class Template:
             )
         if CURRENT_TRANSACTION.get() is not None:
             raise IllegalStateError("there is a transaction already: they cannot be nested")
+        if CURRENT_OUTBOX.get() is not None:
+            raise IllegalStateError(
+                "app.transaction() inside app.transaction(session): what is sent there is part of the session's already"
+            )
         self.clients()
         assert self._transactions is not None
         return self._transactions.begin()

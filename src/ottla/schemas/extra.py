@@ -13,7 +13,7 @@ def require(module: str, what: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
+        package = "protobuf" if module.startswith("google.") else module.partition(".")[0]
         raise ConfigError(
             f"{what} needs the package {package}: pip install 'ottla[schemas]'"
         ) from error

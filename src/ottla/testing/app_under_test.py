@@ -19,6 +19,7 @@ from ottla.testing.broker import Broker
 if TYPE_CHECKING:
     from ottla.app.application import App
     from ottla.app.declared_topics import DeclaredTopic
+    from ottla.schemas.registry.embedded import SchemaRegistry
 
 T = TypeVar("T")
 
@@ -67,6 +68,8 @@ class AppUnderTest:
         """The broker, with its faults and its clock."""
         self.blocking = BlockingTest(self)
         """The same without `await`."""
+        self.registry: SchemaRegistry | None = None
+        """The schema registry of the test, if the app uses one: the app's own never hears of a test."""
         self._before: Any = None
         self._is_in_thread = False
 
@@ -110,13 +113,28 @@ class AppUnderTest:
             raise IllegalStateError("the test of the app has begun already")
         if self._own_broker is not None:
             self._own_broker.start()
-        self._before = self.app.adopt_test(
-            self.broker.bootstrap_servers, _Recording(self.app.instruments, self.failures)
-        )
+        servers = self.broker.bootstrap_servers
+        try:
+            if self.app.uses_schemas:
+                self.registry = _registry(servers)
+            self._before = self.app.adopt_test(
+                servers,
+                _Recording(self.app.instruments, self.failures),
+                None if self.registry is None else self.registry.url,
+            )
+        except BaseException:
+            self._stop_servers()
+            raise
 
     def _tear_down(self) -> None:
         self.app.end_test(self._before)
         self._before = None
+        self._stop_servers()
+
+    def _stop_servers(self) -> None:
+        registry, self.registry = self.registry, None
+        if registry is not None:
+            registry.stop()
         if self._own_broker is not None:
             self._own_broker.stop()
 
@@ -156,7 +174,7 @@ class AppUnderTest:
     async def settled(self, timeout: Duration = SETTLE_SECONDS) -> None:
         """Wait until all listeners have done and committed everything; raises what a handler raised unexpectedly."""
         deadline = time.monotonic() + seconds_of(timeout)
-        waiting = asyncio.ensure_future(self.app.on_loop(self.app.runtime.settled()))
+        waiting = asyncio.ensure_future(self.app.on_loop(self._all_settled()))
         try:
             while not waiting.done():
                 self.check()
@@ -167,6 +185,12 @@ class AppUnderTest:
             waiting.result()
         finally:
             waiting.cancel()
+
+    async def _all_settled(self) -> None:
+        await self.app.runtime.settled()
+        # What leaves the outbox may be work for a listener again.
+        while not await self.app.outbox.settled():
+            await self.app.runtime.settled()
 
     def _reasons(self) -> str:
         reasons = [
@@ -218,6 +242,14 @@ class BlockingTest:
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(coroutine)
+
+
+def _registry(bootstrap_servers: str) -> SchemaRegistry:
+    from ottla.schemas.registry.embedded import SchemaRegistry
+
+    registry = SchemaRegistry(bootstrap_servers=bootstrap_servers)
+    registry.start()
+    return registry
 
 
 async def _advance(app: App, duration: Duration) -> None:

@@ -67,6 +67,40 @@ def test_a_wrong_option_is_an_error_that_says_what_to_change(
         App("billing", **options)
 
 
+class Sent:
+    def on_send(self, record: Any) -> Any:
+        return record
+
+
+class Read:
+    def on_consume(self, records: Any) -> Any:
+        return records
+
+
+def test_interceptors_go_to_the_clients_whose_calls_they_know() -> None:
+    options = App("billing", interceptor_classes=[Sent, Read]).options
+    assert options.producer["interceptor.classes"] == [Sent]
+    assert options.consumer["interceptor.classes"] == [Read]
+    only = App("billing", interceptor_classes=f"{__name__}.Sent").options
+    assert only.producer["interceptor.classes"] == [Sent]
+    assert "interceptor.classes" not in only.consumer
+    with pytest.raises(ConfigError, match="none of the methods of interceptors"):
+        App("billing", interceptor_classes=[object()])
+
+
+def test_listeners_are_static_members_each_by_its_name() -> None:
+    app = App("billing", group_instance_id="host-1")
+    a = app.listener("orders", name="a")(_load_one)
+    b = app.listener("orders", name="b")(_load_one)
+    assert a.spec.consumer_options["group.instance.id"] == "host-1-a"
+    assert b.spec.consumer_options["group.instance.id"] == "host-1-b"
+    # A consumer without a group, such as that of replies, is no member.
+    assert "group.instance.id" not in app.options.consumer
+
+
+async def _load_one(order: str) -> None: ...
+
+
 def test_an_option_is_given_once() -> None:
     with pytest.raises(ConfigError, match="in the dict and as a keyword"):
         App("billing", {"linger.ms": 5}, linger_ms=6)

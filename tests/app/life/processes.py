@@ -41,7 +41,6 @@ class Process:
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(paths),
                 "PYTHONDONTWRITEBYTECODE": "1",
-                "PYTHONUNBUFFERED": "1",
                 **(environment or {}),
             },
         )

@@ -17,7 +17,6 @@ from tests.app.life.asyncapi_checks import check
 
 from ottla.app import App, Header, Key, Retry, To
 from ottla.app.declarations.listener_spec import ListenerSpec
-from ottla.app.life.app_life import AppLife
 from ottla.app.life.listener_reports import ListenerReports
 from ottla.app.life.tracing import tracing_if_configured
 from ottla.app.listening.listener_health import ListenerHealth, ListenerStatus, PartitionHealth
@@ -100,7 +99,7 @@ def test_a_trace_goes_from_a_request_through_the_listener_to_its_result(
 
 def test_the_counts_of_an_app_are_those_of_its_records(broker: Broker) -> None:
     app = shop()
-    life = AppLife(app)
+    life = app.life()
 
     async def scenario() -> None:
         async with app.test(broker) as t:
@@ -246,5 +245,26 @@ def test_health_routes_are_asked_for_before_the_start(broker: Broker) -> None:
         async with app.test(broker):
             with pytest.raises(IllegalStateError, match="call asgi"):
                 app.asgi()
+
+    asyncio.run(scenario())
+
+
+def test_a_life_follows_its_app_through_several_starts(broker: Broker) -> None:
+    app = shop()
+    monitor = app.life().monitor
+    assert app.life().monitor is monitor
+
+    async def scenario() -> None:
+        for _ in range(2):
+            assert not monitor.readiness()[0]
+            async with app.test(broker) as t:
+                await t.settled()
+                monitor.check()
+                await asyncio.sleep(0)
+                assert monitor.readiness() == (
+                    True,
+                    {"status": "ready", "app": "shop", "reasons": []},
+                )
+            assert monitor.readiness()[1]["reasons"] == ["the app has stopped"]
 
     asyncio.run(scenario())

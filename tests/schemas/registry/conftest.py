@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from tests.apache_kafka.conftest import kafka_address, kafka_jars
 
 import ottla
+
+__all__ = ["kafka_address", "kafka_jars"]
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ def main() -> None:
         bootstrap_servers=bootstrap_servers,
         topic=topic,
         group=f"registries-of-{topic}",
-        session_timeout_ms=3_000,
+        session_timeout_ms=int(sys.argv[3]),
     ) as registry:
         print(registry.url, flush=True)
         sys.stdin.read()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import uuid
 from typing import Any
 
@@ -252,6 +254,18 @@ def test_a_registry_says_what_is_wrong_with_its_options(registry_broker: ottla.B
         ottla.SchemaRegistry(bootstrap_servers=servers, topic="plain").start()
     with pytest.raises(ottla.ConfigError, match="has 2 partitions"):
         ottla.SchemaRegistry(bootstrap_servers=servers, topic="wide").start()
+
+
+def test_without_the_extra_a_sentence_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['uvicorn'] = None; import ottla;"
+        "ottla.SchemaRegistry(bootstrap_servers='127.0.0.1:1')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert "ConfigError" in done.stderr
+    assert "pip install 'ottla[schemas]'" in done.stderr
 
 
 def test_a_registry_that_starts_again_knows_everything(registry_broker: ottla.Broker) -> None:

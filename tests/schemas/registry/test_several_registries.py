@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,9 +25,9 @@ PROGRAM = Path(__file__).with_name("registry_process.py")
 
 
 class RegistryProcess:
-    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+    def __init__(self, bootstrap_servers: str, topic: str, session_timeout_ms: int) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), bootstrap_servers, topic],
+            [sys.executable, str(PROGRAM), bootstrap_servers, topic, str(session_timeout_ms)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -53,8 +54,10 @@ class RegistryProcess:
 
 
 @contextmanager
-def registries(bootstrap_servers: str, topic: str, count: int) -> Iterator[list[RegistryProcess]]:
-    started = [RegistryProcess(bootstrap_servers, topic) for _ in range(count)]
+def registries(
+    bootstrap_servers: str, topic: str, count: int, session_timeout_ms: int
+) -> Iterator[list[RegistryProcess]]:
+    started = [RegistryProcess(bootstrap_servers, topic, session_timeout_ms) for _ in range(count)]
     try:
         for each in started:
             each.wait()
@@ -127,7 +130,7 @@ def check(bootstrap_servers: str, topic: str, clients: list[Registering]) -> Non
     assert not [text for each in clients for text in each.refused]
     with (
         ottla.SchemaRegistry(
-            bootstrap_servers=bootstrap_servers, topic=topic, group="judge"
+            bootstrap_servers=bootstrap_servers, topic=topic, group=f"judge-of-{topic}"
         ) as judge,
         httpx.Client(base_url=judge.url, timeout=30) as client,
     ):
@@ -144,10 +147,14 @@ def check(bootstrap_servers: str, topic: str, clients: list[Registering]) -> Non
 
 
 def play(
-    bootstrap_servers: str, topic: str, faults: list[signal.Signals], count: int
+    bootstrap_servers: str,
+    topic: str,
+    faults: list[signal.Signals],
+    count: int,
+    session_timeout_ms: int = 3_000,
 ) -> list[Registering]:
     """Clients register in parallel while leaders are killed or paused, one after the other."""
-    with registries(bootstrap_servers, topic, len(faults) + 1) as started:
+    with registries(bootstrap_servers, topic, len(faults) + 1, session_timeout_ms) as started:
         clients = [Registering(number, [each.url for each in started]) for number in range(4)]
         for each in clients:
             each.start()
@@ -187,8 +194,19 @@ def test_no_id_is_given_twice_when_leaders_are_killed_and_paused(
 def test_no_id_is_given_twice_over_many_leaders(registry_broker: ottla.Broker) -> None:
     servers, topic = registry_broker.bootstrap_servers, "_schemas-many-faults"
     faults = [signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP, signal.SIGSTOP, signal.SIGKILL]
-    clients = play(servers, topic, faults, 100)
+    # In the end five of six addresses are dead or hang, and clients try one after the other.
+    clients = play(servers, topic, faults, 12)
     check(servers, topic, clients)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(900)
+def test_no_id_is_given_twice_on_apache_kafka(kafka_address: str) -> None:
+    topic = f"_schemas-{uuid.uuid4().hex[:8]}"
+    faults = [signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP]
+    # Kafka takes no session of less than 6 s.
+    clients = play(kafka_address, topic, faults, 50, session_timeout_ms=6_000)
+    check(kafka_address, topic, clients)
 
 
 def test_a_follower_forwards_and_reads_its_own_writes(registry_broker: ottla.Broker) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ottla.app.declarations.listener_spec import Ack, AckMode, RetryPlan
 from ottla.client.plugins.configured_objects import deserializers_of, serializers_of
+from ottla.client.plugins.object_lookup import find
 from ottla.client.plugins.serializers import Deserializer, Serializer
 from ottla.config.admin import AdminConfig
 from ottla.config.client import ClientConfig
@@ -29,6 +30,10 @@ _STAND_INS: Final[Mapping[str, Mapping[str, object]]] = {
 } | {"consumer": {"bootstrap.servers": "127.0.0.1:9092", "group.id": "group"}}
 
 
+_INTERCEPTED: Final = {
+    "consumer": ("on_consume", "on_commit"),
+    "producer": ("on_send", "on_acknowledgement"),
+}
 _CONFLUENT_CLASSES: Final = {
     f"io.confluent.kafka.serializers.{java}{end}": ours
     for java, ours in {
@@ -48,6 +53,8 @@ class AppOptions:
     producer: Mapping[str, object] = field(default_factory=dict)
     admin: Mapping[str, object] = field(default_factory=dict)
     group: str | None = None
+    instance: str | None = None
+    """group.instance.id: each listener is a member of its own, with its name behind it."""
     transactional_id_prefix: str | None = None
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
@@ -141,7 +148,9 @@ def read_app_options(
     for options in sides.values():
         options.setdefault("client.id", name)
     _check(sides)
+    _share_interceptors(shared, own, sides)
     group = consumer.pop("group.id", None)
+    instance = consumer.pop("group.instance.id", None)
     ack = defaults.pop("ack", None) or _ack_of(consumer)
     prefix = producer.pop("transactional.id", None) or defaults.pop("transactional_id_prefix", None)
     key_deserializer, value_deserializer = _deserializers(consumer)
@@ -151,6 +160,7 @@ def read_app_options(
         producer=producer,
         admin=admin,
         group=None if group is None else str(group),
+        instance=None if instance is None else str(instance),
         transactional_id_prefix=None if prefix is None else str(prefix),
         key_deserializer=key_deserializer,
         value_deserializer=value_deserializer,
@@ -187,6 +197,31 @@ class _SchemaOptions:
             else:
                 others[name] = value
         return others
+
+
+def _share_interceptors(
+    shared: Mapping[str, object],
+    own: Mapping[str, Mapping[str, object]],
+    sides: Mapping[str, dict[str, object]],
+) -> None:
+    """Give interceptors that were given for all clients to the clients whose calls they know."""
+    option = "interceptor.classes"
+    given = dotted_names(shared).get(option)
+    if given is None:
+        return
+    texts = given.split(",") if isinstance(given, str) else given
+    named = list(texts) if isinstance(texts, list | tuple) else [texts]
+    found = [find(option, each.strip() if isinstance(each, str) else each, {}) for each in named]
+    for side, methods in _INTERCEPTED.items():
+        if option in dotted_names(own.get(side, {})):
+            continue
+        knowing = [each for each in found if any(hasattr(each, method) for method in methods)]
+        if knowing:
+            sides[side][option] = knowing
+        else:
+            sides[side].pop(option, None)
+    if not any(option in sides[side] for side in _INTERCEPTED):
+        raise ConfigError(f"{option}: {given!r} has none of the methods of interceptors")
 
 
 def _check(sides: Mapping[str, Mapping[str, object]]) -> None:

@@ -77,6 +77,8 @@ class CompiledHandler:
         self.runs_in_thread = not self._is_async
         """Whether a call cannot be cancelled once it runs."""
         self._is_generator = is_generator(function)
+        self.returns_records = results.sends
+        """Whether what the function returns goes to topics."""
 
     async def __call__(self, records: Sequence[RawRecord], unit: Unit) -> None:
         """Run the handler for records; what it returns is in the unit afterwards."""

@@ -153,10 +153,6 @@ class Listener(Generic[P, R]):
         """Call the plain function, as unit tests do."""
         return self.function(*arguments, **keywords)
 
-    def __get__(self, owner: object, kind: type | None = None) -> Listener[P, R]:
-        # Without it `inspect` takes the listener for a plain object where a function is expected.
-        return self
-
     @property
     def name(self) -> str:
         """The name of the listener in its app."""
@@ -219,7 +215,7 @@ class Listener(Generic[P, R]):
                 f"{self.name} has no dead letters: declare it with dead_letters=True first"
             )
         declared = declare_dead_letter(
-            function, self.spec, self._context, self.value_type, _caller_names()
+            function, self.spec, self._context, self.value_type, names_at_caller()
         )
         if self.on_declared is not None:
             self.on_declared(declared)
@@ -248,7 +244,7 @@ class RunningListener(Protocol):
         """Go on."""
 
 
-def _caller_names() -> dict[str, Any]:
+def names_at_caller() -> dict[str, Any]:
     """The local names where the decorator stands: annotations may name classes of a test function."""
     frame = inspect.currentframe()
     caller = None if frame is None or frame.f_back is None else frame.f_back.f_back
@@ -332,7 +328,7 @@ def _declare(
         on_revoked=arguments.on_revoked,
         start_positions=None if arguments.seek is None else _start_positions(arguments.seek),
         starts_paused=options.starts_paused if arguments.paused is None else arguments.paused,
-        consumer_options=_consumer_options(arguments.options),
+        consumer_options={**_instance(name, options), **_consumer_options(arguments.options)},
         **{limit: _count(limit, value) for limit, value in limits.items() if value is not None},
     )
     return spec, signature.value_type
@@ -483,6 +479,11 @@ def _filter(
             return True
 
     return accepts
+
+
+def _instance(name: str, options: AppOptions) -> dict[str, object]:
+    """Static membership: two listeners with one group.instance.id would fence each other."""
+    return {} if options.instance is None else {"group.instance.id": f"{options.instance}-{name}"}
 
 
 def _consumer_options(options: Mapping[str, object]) -> dict[str, object]:

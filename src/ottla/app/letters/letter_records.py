@@ -45,7 +45,7 @@ def hop(
     `record` may come from the source topic or from an earlier retry topic. With the number of partitions of the retry
     topic, a record whose partition it lacks is placed by its key.
     """
-    original, before = _trace_back(record, group)
+    original, before = trace_back(record, group)
     history = (
         *_exception_headers(names.HOP, error),
         *_origin_headers(names.HOP, original, group),
@@ -75,7 +75,7 @@ def dead_letter(
     partition_count: int | None = None,
 ) -> OutgoingRecord:
     """The record for the dead-letter topic after `attempt` attempts; `record` as for `hop`."""
-    original, before = _trace_back(record, group)
+    original, before = trace_back(record, group)
     history = (
         *_exception_headers(names.DEAD_LETTER, error),
         *_origin_headers(names.DEAD_LETTER, original, group),
@@ -147,7 +147,7 @@ def is_of_group(history: History, topic: str, group: str) -> bool:
     return retry_topic(history.topic, group, number) == topic
 
 
-def _trace_back(record: RawRecord, group: str) -> tuple[RawRecord, History | None]:
+def trace_back(record: RawRecord, group: str) -> tuple[RawRecord, History | None]:
     """The record as first read, and its history if it comes from a retry topic of the group.
 
     A record of any other topic may have such headers too, as a dead letter that another listener reads: those are

@@ -10,37 +10,48 @@ from ottla.app.life.combined_instruments import combine
 from ottla.app.life.listener_report import ListenerReport
 from ottla.app.life.listener_reports import ListenerReports
 from ottla.app.life.monitor import AppMonitor, HealthRules
-from ottla.exposition import Page
+from ottla.errors import IllegalStateError
 
 if TYPE_CHECKING:
     from ottla.app.application import App
 
 
 class AppLife:
-    """Observes an app; one for each app, made before the app starts."""
+    """Observes an app; `App.life()` makes it before the app starts. The monitor follows the app's start and stop."""
 
-    def __init__(self, app: App, rules: HealthRules | None = None) -> None:
-        rules = HealthRules() if rules is None else rules
+    def __init__(self, app: App) -> None:
         self.metrics = AppMetrics()
         self._app = app
-        self._reports = ListenerReports(rules.stall_seconds)
+        self._reports = ListenerReports(HealthRules().stall_seconds)
         self.monitor = AppMonitor(
             app.name,
             self.metrics,
             self.reports,
-            rules,
             functions=lambda: {name: each.function for name, each in app.listeners.items()},
         )
         app.instruments = combine(app.instruments, self.metrics)
+        app.on_startup(self.monitor.start)
+        app.on_shutdown(self._stopped)
+
+    def use(self, rules: HealthRules) -> None:
+        """Use these rules instead of the defaults."""
+        self._reports = ListenerReports(rules.stall_seconds)
+        self.monitor.rules = rules
 
     def reports(self) -> Sequence[ListenerReport]:
         """The listeners at this moment; called on the app's loop."""
         specs = [listener.spec for listener in self._app.listeners.values()]
         for spec in specs:
             self.metrics.listener(spec)  # an idle listener has its series too
-        if not self._app.is_running:
+        try:
+            runs = self._app.runtime.listeners
+        except IllegalStateError:
             return self._reports.starting(specs)
-        return self._reports.of([*self._app.runtime.listeners.values()])
+        return self._reports.of([*runs.values()])
+
+    def _stopped(self) -> None:
+        self.monitor.draining("the app has stopped")
+        self.monitor.stop()
 
     # As `AppProcess` needs it
 
@@ -60,31 +71,3 @@ class AppLife:
     def failure(self) -> Coroutine[Any, Any, BaseException]:
         """Wait until a listener fails fatally."""
         return self._app.failure()
-
-
-class EmbeddedLife:
-    """The life of an app inside of another program, as `HealthSource`: the monitor follows the app's start and stop."""
-
-    def __init__(self, app: App, rules: HealthRules | None = None) -> None:
-        self._app = app
-        self._life = AppLife(app, rules)
-        app.on_startup(self._started)
-        app.on_shutdown(self._stopped)
-
-    def _started(self) -> None:
-        self._life.monitor.start()
-
-    def _stopped(self) -> None:
-        self._life.monitor.stop()
-
-    def health(self) -> tuple[bool, dict[str, Any]]:
-        """As the monitor says."""
-        return self._life.monitor.health()
-
-    def readiness(self) -> tuple[bool, dict[str, Any]]:
-        """As the monitor says."""
-        return self._life.monitor.readiness()
-
-    def page(self) -> Page:
-        """As the monitor says."""
-        return self._life.monitor.page()

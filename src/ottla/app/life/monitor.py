@@ -72,7 +72,7 @@ class AppMonitor:
         self._app_name = app_name
         self._gather = listeners
         self._functions = functions
-        self._rules = HealthRules() if rules is None else rules
+        self.rules = HealthRules() if rules is None else rules
         self._now = now
         self._probe: LoopProbe | None = None
         self._reports: Sequence[ListenerReport] = ()
@@ -84,7 +84,11 @@ class AppMonitor:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to watch the running loop."""
+        """Begin to watch the running loop; nothing happens if it is watched already."""
+        if self._thread is not None:
+            return
+        self._stopping = None
+        self._stop.clear()
         self._probe = LoopProbe(asyncio.get_running_loop(), self._refresh, now=self._now)
         self._refresh()
         self._thread = threading.Thread(target=self._watch, name="ottla-app-monitor", daemon=True)
@@ -93,8 +97,9 @@ class AppMonitor:
     def stop(self) -> None:
         """Watch no more."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
 
     def draining(self, because: str) -> None:
         """From now on the app is not ready."""
@@ -103,7 +108,7 @@ class AppMonitor:
     def check(self) -> None:
         """One look at the app, which logs new stalls and those that are over."""
         assert self._probe is not None
-        self._blocked = self._probe.poll(self._rules.blocked_seconds)
+        self._blocked = self._probe.poll(self.rules.blocked_seconds)
         self._tell({stall.key: stall for stall in self._stalls()})
 
     # Answers
@@ -132,7 +137,7 @@ class AppMonitor:
     def readiness(self) -> Answer:
         """Whether all listeners take part in their groups, and if not, which do not and why."""
         reasons = [] if self._stopping is None else [self._stopping]
-        if not self._reports and self._thread is None:
+        if not self._reports and self._thread is None and not reasons:
             reasons.append("the app has not started")
         reasons += [reason for each in self._reports if (reason := self._not_ready(each))]
         answer = {
@@ -170,7 +175,7 @@ class AppMonitor:
     # On the monitor's thread
 
     def _watch(self) -> None:
-        while not self._stop.wait(self._rules.check_seconds):
+        while not self._stop.wait(self.rules.check_seconds):
             try:
                 self.check()
             except Exception as error:
@@ -207,7 +212,7 @@ class AppMonitor:
 
     def _patience_for(self, counts: ListenerCounts) -> float:
         limit = counts.spec.handler_timeout_seconds
-        return self._rules.stall_seconds if limit is None else min(limit, self._rules.stall_seconds)
+        return self.rules.stall_seconds if limit is None else min(limit, self.rules.stall_seconds)
 
     def _handler_stall(self, counts: ListenerCounts, run: HandlerRun) -> Stall:
         spec, seconds = counts.spec, self._now() - run.began
@@ -219,7 +224,7 @@ class AppMonitor:
             f"on {what} (attempt {run.attempt})"
         )
         limit = spec.handler_timeout_seconds
-        is_over = limit is not None and seconds >= limit + self._rules.unhealthy_blocked_seconds
+        is_over = limit is not None and seconds >= limit + self.rules.unhealthy_blocked_seconds
         if is_over:
             text += f", beyond its handler_timeout of {limit:g} s"
         return Stall(
@@ -237,11 +242,11 @@ class AppMonitor:
         return Stall(
             _LOOP_KEY,
             f"the event loop has been blocked for {seconds:.1f} s by a synchronous call {where}{blocked.place}",
-            is_fatal=seconds >= self._rules.unhealthy_blocked_seconds,
+            is_fatal=seconds >= self.rules.unhealthy_blocked_seconds,
         )
 
     def _not_ready(self, report: ListenerReport) -> str | None:
-        if report.seconds_without_broker >= self._rules.rebalance_seconds:
+        if report.seconds_without_broker >= self.rules.rebalance_seconds:
             return f"listener {report.name} reaches no broker for {report.seconds_without_broker:.0f} s"
         if report.status in WORKING:
             return None
@@ -250,7 +255,7 @@ class AppMonitor:
         ready_at = self._ready_at.get(report.name)
         if report.status is ListenerStatus.REBALANCING and ready_at is not None:
             seconds = self._now() - ready_at
-            if seconds < self._rules.rebalance_seconds:
+            if seconds < self.rules.rebalance_seconds:
                 return None
             return f"listener {report.name} has been without partitions for {seconds:.0f} s, its group rebalances"
         because = f": {report.stalls[0].text}" if report.stalls else ""

@@ -11,15 +11,16 @@ import signal
 import threading
 import time
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from ottla.app.life.app_metrics import AppMetrics
 from ottla.app.life.health_server import HealthServer
 from ottla.app.life.listener_report import ListenerReport
-from ottla.app.life.monitor import AppMonitor, HealthRules
+from ottla.app.life.monitor import AppMonitor
 from ottla.app.life.program import source_files
 from ottla.app.life.worker_link import WorkerEnd
+from ottla.errors import ConfigError, OttlaError
 from ottla.event_loop import new_event_loop
 from ottla.events import EventLog
 from ottla.model import Endpoint
@@ -27,6 +28,8 @@ from ottla.model import Endpoint
 logger = EventLog("ottla.app")
 
 DONE, FAILED = 0, 1
+# The program cannot be run: another attempt would end in the same way.
+UNUSABLE: Final = 2
 # After the time limit of the handlers: the last commit, leaving groups, closing connections.
 LEAVE_SECONDS: Final = 10.0
 
@@ -65,7 +68,6 @@ class ProcessSettings:
 
     health: Endpoint | None = None
     drain_seconds: float = 30.0
-    rules: HealthRules = field(default_factory=HealthRules)
 
 
 class AppProcess:
@@ -80,6 +82,8 @@ class AppProcess:
         self._loop = new_event_loop()
         self._stopping = asyncio.Event()
         self._ended = False
+        self.failure: BaseException | None = None
+        """Why the app failed, after `run`."""
         # Signal handlers may do little; to put into this queue is allowed at any moment.
         self._signals = queue.SimpleQueue[signal.Signals]()
         self._monitor = app.monitor
@@ -119,27 +123,29 @@ class AppProcess:
                 self._server.stop()
 
     async def _run_app(self) -> int:
-        failure = await self._start_or_stop()
-        if failure is None and not self._stopping.is_set():
-            self._say_running()
-            failure = await self._failure_or_stop()
+        failure = await self._first(self._app.start())
         if failure is not None:
-            # The traceback is for whoever looks for the cause; the line stands for itself.
-            logger.error(
-                "app_failed",
-                "app %(app)s has failed: %(error)s",
-                app=self._app.name,
-                error=_text_of(failure),
-            )
-            _log_traceback(failure)
+            self._tell_failure(failure)
+            # A wrong option is wrong at the next start, too.
+            return UNUSABLE if isinstance(failure, ConfigError) else FAILED
+        if not self._stopping.is_set():
+            self._say_running()
+            failure = await self._first(self._app.failure())
+            if failure is not None:
+                self._tell_failure(failure)
         is_drained = await self._drain()
         return DONE if failure is None and is_drained else FAILED
 
-    async def _start_or_stop(self) -> BaseException | None:
-        return await self._first(self._app.start())
-
-    async def _failure_or_stop(self) -> BaseException | None:
-        return await self._first(self._app.failure())
+    def _tell_failure(self, failure: BaseException) -> None:
+        self.failure = failure
+        logger.error(
+            "app_failed",
+            "app %(app)s has failed: %(error)s",
+            app=self._app.name,
+            error=_text_of(failure),
+        )
+        # The line stands for itself; the traceback is for the search of the cause.
+        _log_traceback(failure)
 
     async def _first(self, work: Coroutine[Any, Any, BaseException | None]) -> BaseException | None:
         """Do some work until it ends or the process is to stop; the failure that it raised or returned."""
@@ -252,6 +258,8 @@ class AppProcess:
 
 def _text_of(error: BaseException) -> str:
     text = " ".join(str(error).split())
+    if isinstance(error, OttlaError) and text:
+        return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ottla.app.life.process import UNUSABLE
 from ottla.app.life.source_watch import SourceWatch
 from ottla.app.life.worker_link import LINK_VARIABLE, SupervisorEnd, add_samples
 from ottla.client.state.backoff import Backoff
@@ -26,8 +27,6 @@ RESTARTS = Metric(
     "ottla_app_worker_restarts_total", "counter", "Restarts of worker processes that died."
 )
 
-# A worker ends with this code if its program cannot be run: another attempt would end in the same way.
-UNUSABLE_PROGRAM: Final = 2
 _BACKOFF: Final = Backoff(initial_ms=500, max_ms=60_000)
 # A worker that has lived so long has recovered from what killed those before it.
 _STABLE_SECONDS: Final = 60.0
@@ -187,7 +186,7 @@ class Supervisor:
             code = worker.poll(now)
             if code is not None:
                 self._worker_ended(worker, code, now)
-                if code == UNUSABLE_PROGRAM and not self._plan.watches_sources:
+                if code == UNUSABLE and not self._plan.watches_sources:
                     return code
             if worker.starts_at is not None and worker.starts_at <= now:
                 worker.start(now)
@@ -197,7 +196,7 @@ class Supervisor:
         return None
 
     def _worker_ended(self, worker: WorkerProcess, code: int, now: float) -> None:
-        if code == UNUSABLE_PROGRAM:
+        if code == UNUSABLE:
             worker.starts_at = None
             if self._plan.watches_sources:
                 logger.info(

@@ -6,7 +6,6 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
-from ottla.app.life.app_life import AppLife
 from ottla.app.life.health_server import HealthServer
 from ottla.app.life.monitor import HealthRules
 from ottla.app.life.process import AppProcess, ProcessSettings
@@ -36,15 +35,17 @@ def run(arguments: Arguments) -> int:
     settings = ProcessSettings(
         health=None if arguments.health is None else Endpoint.parse(arguments.health),
         drain_seconds=seconds_of(arguments.drain_timeout),
-        rules=HealthRules(stall_seconds=seconds_of(arguments.stall_after)),
     )
+    rules = HealthRules(stall_seconds=seconds_of(arguments.stall_after))
     if arguments.workers > 1 or arguments.reload:
         return _supervise(arguments, settings)
     link = WorkerEnd.from_environment()
     if link is not None:
         link.start()
     app = _load(arguments.program, link)
-    return AppProcess(AppLife(app, settings.rules), settings, link).run()
+    life = app.life()
+    life.use(rules)
+    return AppProcess(life, settings, link).run()
 
 
 def load_app(program: str) -> App:

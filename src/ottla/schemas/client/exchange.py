@@ -11,7 +11,12 @@ from urllib.parse import quote
 
 from ottla.client.state.backoff import Backoff
 from ottla.schemas.config import RegistryConfig
-from ottla.schemas.errors import NO_ANSWER, RegistryUnavailableError, registry_error
+from ottla.schemas.errors import (
+    NO_ANSWER,
+    RegistryAccessError,
+    RegistryUnavailableError,
+    registry_error,
+)
 
 T = TypeVar("T")
 
@@ -47,6 +52,8 @@ class Unreachable(NamedTuple):
 
     reason: str
     was_sent: bool
+    is_untrusted: bool = False
+    """Whether the registry's certificate was refused, which no repetition changes."""
 
 
 Step: TypeAlias = Send | Pause
@@ -115,6 +122,9 @@ class Requests:
     def _failure(method: str, path: str, address: str, reply: Reply) -> Exception | None:
         assert reply is not None, "a request has a reply"
         asked = {"request": f"{method} {path}", "registry": address}
+        if isinstance(reply, Unreachable) and reply.is_untrusted:
+            reason = f"{address} is not trusted: {reply.reason}. Set schema.registry.ssl.truststore.location"
+            return RegistryAccessError(NO_ANSWER, 0, reason, {"request": asked["request"]})
         if isinstance(reply, Unreachable):
             reason = f"{address} cannot be reached: {reply.reason}"
             return RegistryUnavailableError(NO_ANSWER, 0, reason, {"request": asked["request"]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.security.tls import tls_context
@@ -33,4 +34,8 @@ def unreachable(error: httpx.HTTPError) -> Unreachable:
     """Why there was no answer."""
     module = require("httpx", "a schema registry's client")
     was_sent = not isinstance(error, module.ConnectError | module.ConnectTimeout)
-    return Unreachable(str(error) or type(error).__name__, was_sent)
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(cause)
+    is_untrusted = any(isinstance(each, ssl.SSLCertVerificationError) for each in causes)
+    return Unreachable(str(error) or type(error).__name__, was_sent, is_untrusted)

@@ -8,10 +8,17 @@ from decimal import Decimal
 from functools import lru_cache
 from operator import index
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from ottla.errors import ConfigError, SerializationError
-from ottla.schemas.derived.conversions import Convert, Leaves, Reading, Writing, python_types
+from ottla.schemas.derived.conversions import (
+    Convert,
+    Leaves,
+    Reading,
+    Writing,
+    check,
+    check_decimal,
+    python_types,
+)
 from ottla.schemas.derived.shapes import (
     DecimalShape,
     EnumShape,
@@ -57,7 +64,7 @@ def avro_type(type_: type, namespace: str | None = None) -> AvroType:
     full_name = (lambda name: f"{namespace}.{name}") if namespace else (lambda name: name)
     leaves = Leaves(
         write=_CHECKS,
-        write_decimal=lambda shape: _decimal,
+        write_decimal=lambda shape: check_decimal,
         names_records_in_unions=True,
         full_name=full_name,
     )
@@ -72,62 +79,31 @@ def avro_type(type_: type, namespace: str | None = None) -> AvroType:
     )
 
 
-# fastavro takes other types too, and changes them: 1.5 to 1, "no" to True, 7 to a moment of 1970.
-
-
-def _boolean(value: Any) -> Any:
-    if value is True or value is False:
-        return value
-    raise _unexpected(value, "bool")
-
-
-def _date(value: Any) -> Any:
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return value
-    raise _unexpected(value, "date")
-
-
 def _time(value: Any) -> Any:
-    if not isinstance(value, time):
-        raise _unexpected(value, "time")
-    if value.tzinfo is not None:
+    if isinstance(value, time) and value.tzinfo is not None:
         raise SerializationError(f"{value!r} has a time zone, which a time of day has not in Avro")
-    return value
-
-
-def _uuid(value: Any) -> Any:
-    if isinstance(value, UUID):
-        return value
-    raise _unexpected(value, "UUID")
-
-
-def _decimal(value: Any) -> Any:
-    if isinstance(value, Decimal):
-        return value
-    raise _unexpected(value, "Decimal")
+    return check(Kind.TIME)(value)
 
 
 def _aware(value: Any) -> Any:
-    if not isinstance(value, datetime):
-        raise _unexpected(value, "datetime")
-    if value.tzinfo is None:
+    if type(value) is datetime and value.tzinfo is not None:
+        return value
+    if isinstance(value, datetime) and value.tzinfo is None:
         raise SerializationError(
             f"{value!r} has no time zone, and is no point in time: give it one, as datetime.now(UTC) does"
         )
-    return value
+    return check(Kind.DATETIME)(value)
 
 
-def _unexpected(value: object, wanted: str) -> SerializationError:
-    return SerializationError(f"{type(value).__name__} where {wanted} is expected")
-
-
+# fastavro takes other types too, and changes them: 1.5 to 1, "no" to True, 7 to a moment of 1970.
 _CHECKS: dict[Kind, Convert] = {
-    Kind.BOOLEAN: _boolean,
+    Kind.BOOLEAN: check(Kind.BOOLEAN),
     Kind.INTEGER: index,
+    Kind.FLOAT: check(Kind.FLOAT),
     Kind.DATETIME: _aware,
-    Kind.DATE: _date,
+    Kind.DATE: check(Kind.DATE),
     Kind.TIME: _time,
-    Kind.UUID: _uuid,
+    Kind.UUID: check(Kind.UUID),
 }
 
 

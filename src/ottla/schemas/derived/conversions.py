@@ -62,13 +62,13 @@ class Writing:
             case DecimalShape():
                 return leaves.write_decimal(shape)
             case LiteralShape(values):
-                return _one_of(values)
+                return one_of(values)
             case EnumShape(type_):
                 return _checked(type_, leaves.write_enum(shape))
             case ListShape(item, _):
                 return _list_writer(self.convert(item))
             case MapShape(value):
-                return _map_converter(self.convert(value))
+                return _map_writer(self.convert(value))
             case UnionShape():
                 return self._union(shape)
             case RecordShape():
@@ -142,13 +142,13 @@ class Reading:
             case DecimalShape():
                 return leaves.read_decimal(shape)
             case LiteralShape(values):
-                return _one_of(values)
+                return one_of(values)
             case EnumShape():
                 return leaves.read_enum(shape)
             case ListShape(item, container):
                 return _list_reader(self.convert(item), container)
             case MapShape(value):
-                return _map_converter(self.convert(value))
+                return _map_reader(self.convert(value))
             case UnionShape():
                 return self._union(shape)
             case RecordShape():
@@ -164,6 +164,8 @@ class Reading:
         make = _constructor(shape)
 
         def convert(plain: Any) -> Any:
+            if not isinstance(plain, dict):
+                raise DeserializationError(f"{type(plain).__name__} where a record is expected")
             arguments = {}
             for name, init_name, change in plans:
                 if name in plain:
@@ -178,11 +180,14 @@ class Reading:
         if len(shape.branches) == 1:
             return _optional(self.convert(shape.branches[0])) if shape.is_optional else None
         by_name: dict[str, Convert] = {}
+        # Without names, a record is known by its fields; a newer version's is tried in turn.
+        by_fields: dict[frozenset[str], Convert] = {}
         choices: list[Convert] = []
         for branch in shape.branches:
             change = self.convert(branch)
             if isinstance(branch, RecordShape) and change is not None:
                 by_name[self._leaves.full_name(branch.name)] = change
+                by_fields[frozenset(each.name for each in branch.fields)] = change
             choices.append(_reading_choice(branch, change))
 
         def convert(value: Any) -> Any:
@@ -190,6 +195,8 @@ class Reading:
                 return None
             if isinstance(value, tuple) and value[0] in by_name:
                 return by_name[value[0]](value[1])
+            if isinstance(value, dict) and (known := by_fields.get(frozenset(value))) is not None:
+                return known(value)
             for choice in choices:
                 try:
                     return choice(value)
@@ -247,6 +254,27 @@ def python_types(shape: Shape) -> tuple[type, ...]:
             return tuple(each for branch in branches for each in python_types(branch))
 
 
+def check(kind: Kind) -> Convert:
+    """A conversion that changes nothing, and refuses values of other types."""
+    types_, exact = python_types(Scalar(kind)), kind.value
+
+    def checked(value: Any) -> Any:
+        if type(value) is exact:
+            return value
+        if isinstance(value, types_) and not _is_disguised(value, types_):
+            return value
+        raise SerializationError(f"{type(value).__name__} where {kind.value.__name__} is expected")
+
+    return checked
+
+
+def check_decimal(value: Any) -> Any:
+    """The same for decimals, which have to be finite."""
+    if isinstance(value, Decimal) and value.is_finite():
+        return value
+    raise SerializationError(f"{value!r} where a finite Decimal is expected")
+
+
 def _is_disguised(value: Any, types_: tuple[type, ...]) -> bool:
     """True and False are numbers to Python, and a datetime is a date."""
     if isinstance(value, bool):
@@ -290,7 +318,8 @@ def _checked(type_: type, change: Convert) -> Convert:
     return convert
 
 
-def _one_of(values: tuple[str, ...]) -> Convert:
+def one_of(values: tuple[str, ...]) -> Convert:
+    """A conversion that refuses what is not one of these texts."""
     known = frozenset(values)
 
     def convert(value: Any) -> Any:
@@ -314,15 +343,29 @@ def _list_writer(change: Convert | None) -> Convert:
     return convert
 
 
-def _list_reader(change: Convert | None, container: type) -> Convert | None:
-    if container is list:
-        return None if change is None else lambda value: [change(each) for each in value]
-    if change is None:
-        return container
-    return lambda value: container(change(each) for each in value)
+def _list_reader(change: Convert | None, container: type) -> Convert:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, list):
+            raise DeserializationError(f"{type(value).__name__} where a list is expected")
+        items = value if change is None else [change(each) for each in value]
+        return items if container is list else container(items)
+
+    return convert
 
 
-def _map_converter(change: Convert | None) -> Convert | None:
-    if change is None:
-        return None
-    return lambda value: {name: change(each) for name, each in value.items()}
+def _map_writer(change: Convert | None) -> Convert:
+    def convert(value: Any) -> dict[str, Any]:
+        if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+            raise SerializationError(f"{type(value).__name__} where a map by str is expected")
+        return {name: each if change is None else change(each) for name, each in value.items()}
+
+    return convert
+
+
+def _map_reader(change: Convert | None) -> Convert:
+    def convert(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise DeserializationError(f"{type(value).__name__} where a map is expected")
+        return value if change is None else {name: change(each) for name, each in value.items()}
+
+    return convert

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from ottla.errors import ConfigError, DeserializationError, SerializationError
-from ottla.schemas.derived.conversions import Leaves, Reading, Writing
+from ottla.schemas.derived.conversions import Leaves, Reading, Writing, check, check_decimal
 from ottla.schemas.derived.shapes import (
     DecimalShape,
     EnumShape,
@@ -46,6 +46,11 @@ _TYPES: dict[Kind, dict[str, Any]] = {
     Kind.DURATION: {"type": "string", "format": "duration"},
     Kind.UUID: {"type": "string", "format": "uuid"},
 }
+_checked_integer = check(Kind.INTEGER)
+_checked_float = check(Kind.FLOAT)
+_checked_text = check(Kind.TEXT)
+_checked_date = check(Kind.DATE)
+_checked_uuid = check(Kind.UUID)
 _DURATION = re.compile(
     r"(-?)P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
     re.ASCII,
@@ -74,25 +79,31 @@ def _dataclass(type_: type) -> JSONType:
     shape = record_shape(type_)
     leaves = Leaves(
         write={
+            Kind.BOOLEAN: check(Kind.BOOLEAN),
+            Kind.INTEGER: _checked_integer,
+            Kind.FLOAT: check(Kind.FLOAT),
+            Kind.TEXT: check(Kind.TEXT),
             Kind.BYTES: lambda value: b64encode(value).decode("ascii"),
             Kind.DATETIME: datetime.isoformat,
-            Kind.DATE: date.isoformat,
+            Kind.DATE: lambda value: _checked_date(value).isoformat(),
             Kind.TIME: time.isoformat,
             Kind.DURATION: _duration_text,
-            Kind.UUID: str,
+            Kind.UUID: lambda value: str(_checked_uuid(value)),
         },
         read={
+            Kind.BOOLEAN: check(Kind.BOOLEAN),
+            Kind.TEXT: check(Kind.TEXT),
             Kind.BYTES: lambda text: b64decode(text, validate=True),
             Kind.DATETIME: datetime.fromisoformat,
             Kind.DATE: date.fromisoformat,
             Kind.TIME: time.fromisoformat,
             Kind.DURATION: _duration_of,
             Kind.UUID: UUID,
-            Kind.FLOAT: float,
+            Kind.FLOAT: lambda number: float(_checked_float(number)),
             Kind.INTEGER: _whole,
         },
-        write_decimal=lambda shape: str,
-        read_decimal=lambda shape: Decimal,
+        write_decimal=lambda shape: lambda value: str(check_decimal(value)),
+        read_decimal=lambda shape: lambda text: check_decimal(Decimal(_checked_text(text))),
         write_enum=lambda shape: lambda member: member.value,
         read_enum=lambda shape: shape.type,
     )
@@ -133,7 +144,8 @@ def _duration_of(text: str) -> timedelta:
 
 def _whole(value: Any) -> Any:
     # JSON knows no whole numbers: 1.0 is an integer to JSON Schema.
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    return _checked_integer(whole)
 
 
 class _Schema:
@@ -172,6 +184,15 @@ class _Schema:
             case MapShape(value):
                 return {"type": "object", "additionalProperties": self.schema(value)}
             case UnionShape(branches, is_optional):
+                fields = [
+                    frozenset(field.name for field in each.fields)
+                    for each in branches
+                    if isinstance(each, RecordShape)
+                ]
+                if len(set(fields)) != len(fields):
+                    raise ConfigError(
+                        "two classes of a union have the same fields: JSON has no names of types"
+                    )
                 null = [{"type": "null"}] if is_optional else []
                 return {"anyOf": [*(self.schema(each) for each in branches), *null]}
             case RecordShape():
@@ -248,14 +269,3 @@ def _close(schema: Any) -> None:
     elif isinstance(schema, list):
         for inner in schema:
             _close(inner)
-
-
-def opened(schema: Any) -> Any:
-    """A schema for reading: objects may have fields that it does not know, written by newer programs."""
-    if isinstance(schema, dict):
-        return {
-            name: opened(inner)
-            for name, inner in schema.items()
-            if not (name == "additionalProperties" and inner is False)
-        }
-    return [opened(each) for each in schema] if isinstance(schema, list) else schema

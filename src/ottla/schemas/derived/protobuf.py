@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from ottla.errors import ConfigError, DeserializationError, SerializationError
-from ottla.schemas.derived.conversions import python_types
+from ottla.schemas.derived.conversions import check, check_decimal, one_of
 from ottla.schemas.derived.shapes import (
     DecimalShape,
     EnumShape,
@@ -339,28 +339,23 @@ def _fill_time(value: Any, message: Any) -> None:
 
 
 def _to_scalar(shape: Shape) -> Convert:
-    types_ = python_types(shape)
-    convert: Convert
     match shape:
         case EnumShape(type_):
             numbers: dict[Any, int] = {
                 member: number for number, member in enumerate(type_, start=1)
             }
-            convert = numbers.__getitem__
-        case Scalar(Kind.DATE | Kind.TIME):
-            convert = lambda value: value.isoformat()  # noqa: E731
-        case Scalar(Kind.UUID) | DecimalShape():
-            convert = str
+            return lambda member: numbers[member]
+        case LiteralShape(values):
+            return one_of(values)
+        case DecimalShape():
+            return lambda value: str(check_decimal(value))
+        case Scalar(kind):
+            checked = check(kind)
+            if kind in (Kind.DATE, Kind.TIME):
+                return lambda value: checked(value).isoformat()
+            return checked if kind is not Kind.UUID else lambda value: str(checked(value))
         case _:
-            convert = _same
-
-    def checked(value: Any) -> Any:
-        if not isinstance(value, types_):
-            wanted = " or ".join(each.__name__ for each in types_)
-            raise SerializationError(f"{type(value).__name__} where {wanted} is expected")
-        return convert(value)
-
-    return checked
+            raise AssertionError(f"{shape} is no scalar")
 
 
 def _same(value: Any) -> Any:

@@ -21,7 +21,7 @@ from ottla.events import EventLog
 from ottla.schemas.registry import errors
 from ottla.schemas.registry.leadership import Leadership
 from ottla.schemas.registry.requests import Parameters
-from ottla.schemas.registry.routes import READS, WRITES, Api, Call, Text, match_path
+from ottla.schemas.registry.routes import LARGE_BYTES, READS, WRITES, Api, Call, Text, match_path
 from ottla.schemas.registry.schema_log import SchemaLog, WriteFailedError
 from ottla.schemas.registry.service import Written
 
@@ -40,7 +40,6 @@ REQUEST_SECONDS: Final = 30.0
 READ_OWN_WRITE_SECONDS: Final = 5.0
 # Requests with large bodies that are worked on at the same time.
 MAX_LARGE_REQUESTS: Final = 8
-LARGE_BYTES: Final = 64 * 1024
 RETRY_SECONDS: Final = 0.1
 LEADER_CHECK_SECONDS: Final = 1.0
 

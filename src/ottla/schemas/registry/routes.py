@@ -11,12 +11,14 @@ from ottla.schemas.registry import decisions, errors, requests
 from ottla.schemas.registry.decisions import find_version
 from ottla.schemas.registry.model import Mode, StoredVersion, SubjectConfig
 from ottla.schemas.registry.requests import Parameters
-from ottla.schemas.registry.service import RegistryService, Written
+from ottla.schemas.registry.service import GivenSchema, RegistryService, Written
 from ottla.schemas.registry.state import RegistryState
 from ottla.version import VERSION
 
 # The number of stored versions that GET /schemas returns when no limit is given.
 MAX_LISTED: Final = 10_000
+# Bodies from this size on are read on a thread.
+LARGE_BYTES: Final = 64 * 1024
 _EVERYTHING: Final = ":*:"
 
 
@@ -187,13 +189,18 @@ class Api:
         """GET /subjects/{subject}/metadata"""
         raise errors.bad_request("Look-ups by metadata are not supported by this registry")
 
+    async def _given(self, call: Call) -> GivenSchema:
+        if len(call.body) < LARGE_BYTES:
+            return requests.given_schema(call.body)
+        return await self._service.on_thread(lambda: requests.given_schema(call.body))
+
     def _normalizes(self, call: Call) -> bool:
         asked = call.query.flag("normalize")
         return asked or bool(self.state.config_in_scope(call.subject).normalize)
 
     async def look_up(self, call: Call) -> Any:
         """POST /subjects/{subject}"""
-        given = requests.given_schema(call.body)
+        given = await self._given(call)
         with_deleted = call.query.flag("deleted")
         normalize = self._normalizes(call)
         found = await self._service.look_up(call.subject, given, normalize, with_deleted)
@@ -201,7 +208,7 @@ class Api:
 
     async def find_registered(self, call: Call) -> Written | None:
         """The answer to a registration of what is registered already, which every registry may give."""
-        given = requests.given_schema(call.body)
+        given = await self._given(call)
         subject = requests.check_subject(call.subject)
         try:
             registration = await self._service.registration_of(
@@ -221,7 +228,7 @@ class Api:
     async def register(self, call: Call) -> Written:
         """POST /subjects/{subject}/versions"""
         subject = requests.check_subject(call.subject)
-        given = requests.given_schema(call.body)
+        given = await self._given(call)
         registration = await self._service.registration_of(subject, given, self._normalizes(call))
         written = await self._service.register(registration)
         return Written({"id": written.answer.schema_id}, written.end_offset)
@@ -260,7 +267,7 @@ class Api:
         return await self._compared(call, self.state.live_versions(call.subject))
 
     async def _compared(self, call: Call, versions: list[StoredVersion]) -> Any:
-        given = requests.given_schema(call.body)
+        given = await self._given(call)
         is_verbose = call.query.flag("verbose")
         try:
             found = await self._service.problems_with(

@@ -84,8 +84,8 @@ class RegistryService:
     async def content_of(self, given: GivenSchema, normalize: bool) -> SchemaContent:
         """The canonical form of a schema, or a refusal if it is none."""
         referenced = resolve_references(self.state, given.references)
-        parsed = await self._on_thread(lambda: _parse(given.schema_type, given.text, referenced))
-        text = await self._on_thread(lambda: parsed.normalized if normalize else parsed.canonical)
+        parsed = await self.on_thread(lambda: _parse(given.schema_type, given.text, referenced))
+        text = await self.on_thread(lambda: parsed.normalized if normalize else parsed.canonical)
         content = SchemaContent(
             given.schema_type, text, given.references, given.metadata, given.rule_set
         )
@@ -100,7 +100,7 @@ class RegistryService:
         """A stored schema in another format."""
         parsed = await self._parse_stored(content)
         try:
-            return await self._on_thread(lambda: parsed.formatted(name))
+            return await self.on_thread(lambda: parsed.formatted(name))
         except SchemaError as error:
             raise errors.bad_request(str(error)) from error
 
@@ -108,13 +108,14 @@ class RegistryService:
         found = self._parsed.get(content)
         if found is None:
             referenced = resolve_references(self.state, content.references)
-            found = await self._on_thread(
+            found = await self.on_thread(
                 lambda: _parse(content.schema_type, content.text, referenced)
             )
             self._parsed.put(content, found)
         return found
 
-    async def _on_thread(self, work: Callable[[], T]) -> T:
+    async def on_thread(self, work: Callable[[], T]) -> T:
+        """Do work that may take long, so that other requests go on."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     # Compatibility
@@ -128,7 +129,7 @@ class RegistryService:
                 found = ["Incompatible because of different schema type"]
             else:
                 old = await self._parse_stored(version.content)
-                found = await self._on_thread(lambda old=old: _compare(new, old, level))  # type: ignore[misc]
+                found = await self.on_thread(lambda old=old: _compare(new, old, level))  # type: ignore[misc]
             if found:
                 return [
                     *found,

