@@ -106,6 +106,7 @@ def test_a_fault_ends_with_its_block_by_remove_and_by_clear() -> None:
     ("arguments", "reason"),
     [
         ({"api": "Prduce", "drop": "before"}, "did you mean Produce"),
+        ({"api": "PRODUCE", "drop": "before"}, "did you mean Produce"),
         ({"api": "Produce"}, "needs error=, drop= or delay="),
         ({"error": "NOT_LEADER"}, "did you mean NOT_LEADER_OR_FOLLOWER"),
         ({"error": 0}, "NONE is no error"),
@@ -134,6 +135,8 @@ def test_a_fault_ends_with_its_block_by_remove_and_by_clear() -> None:
         ({"drop": "after", "probability": "often"}, "probability='often'"),
         ({"drop": "after", "probability": True}, "probability=True"),
         ({"drop": "after", "seed": "x"}, "seed='x'"),
+        ({"drop": "after", "seed": 7}, "seed= needs a probability="),
+        ({"drop": "after", "error": 6}, 'write drop="before"'),
         ({"drop": "after", "times": 1.5}, "times=1.5"),
         ({"delay": float("nan")}, "negative or endless"),
         ({"delay": "9" * 400 + "s"}, "is no duration"),
@@ -156,6 +159,16 @@ def test_a_fault_that_can_never_hit_is_refused(arguments: dict[str, Any], reason
     with pytest.raises(ConfigError, match=reason):
         faults.add(**arguments)
     assert len(faults) == 0
+
+
+def test_a_misspelt_outcome_is_told_from_an_error() -> None:
+    for wrong in ("lost anser", "after"):
+        with pytest.raises(
+            ConfigError, match=f"'{wrong}' is no outcome: write 'ok', 'lost request'"
+        ):
+            Faults([1]).script("Produce", [wrong])
+    with pytest.raises(ConfigError, match="did you mean NOT_LEADER_OR_FOLLOWER"):
+        Faults([1]).script("Produce", ["not_leader_or_follower"])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
@@ -84,6 +84,50 @@ def test_lag_counts_records_and_not_markers(
     consumer.commit(message=message, asynchronous=False)
     inspection.wait_lag_zero(group, topic=ottla_topic)
     consumer.close()
+
+
+def test_lag_counts_partitions_that_a_group_has_not_begun(
+    inspection: Inspection, ottla_broker: Broker, ottla_topic: str
+) -> None:
+    records: list[object] = [{"value": str(each), "partition": each} for each in (0, 1)]
+    ottla_broker.seed({ottla_topic: {"partitions": 3, "records": records}})
+    group = f"group-of-{ottla_topic}"
+    with ottla.Consumer(
+        bootstrap_servers=ottla_broker.bootstrap_servers,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        consumer.subscribe([ottla_topic])
+        read = wait_for(lambda: [*consumer.poll(0.1)], what="records")
+        first = ottla.TopicPartition(ottla_topic, read[0].partition)
+        consumer.commit({first: read[0].offset + 1})
+        other = ottla.TopicPartition(ottla_topic, 1 - first.partition)
+        assert inspection.lag(group) == {
+            first: 0,
+            other: 1,
+            ottla.TopicPartition(ottla_topic, 2): 0,
+        }
+        with pytest.raises(TimeoutError, match=f"not committed yet: {{'{other}': 1}}"):
+            inspection.wait_lag_zero(group, timeout="50ms")
+        consumer.commit({other: 1})
+        inspection.wait_lag_zero(group)
+
+
+def test_lag_of_a_group_without_members_is_that_of_its_commits(
+    inspection: Inspection, ottla_broker: Broker, ottla_topic: str
+) -> None:
+    records: list[object] = [{"value": str(each), "partition": each} for each in (0, 1)]
+    ottla_broker.seed({ottla_topic: {"partitions": 2, "records": records}})
+    group = f"group-of-{ottla_topic}"
+    with ottla.Consumer(
+        bootstrap_servers=ottla_broker.bootstrap_servers, group_id=group, enable_auto_commit=False
+    ) as consumer:
+        chosen = ottla.TopicPartition(ottla_topic, 0)
+        consumer.assign([chosen])
+        consumer.commit({chosen: 1})
+    assert inspection.lag(group) == {chosen: 0}
+    inspection.wait_lag_zero(group)
 
 
 @pytest.mark.parametrize(
@@ -222,3 +266,22 @@ def test_a_wait_for_members_ends_when_all_of_them_know_their_partitions(
     assert left.state == "Empty"
     with pytest.raises(ConfigError, match="how many members to wait for"):
         ottla_broker.wait_members(ottla_topic, -1)
+
+
+def test_a_wait_for_something_asynchronous_is_refused() -> None:
+    async def holds() -> bool:
+        return False
+
+    predicate: Callable[[], object] = holds
+    with pytest.raises(ConfigError, match="write await wait_for_async"):
+        wait_for(predicate, timeout="50ms")
+
+
+def test_what_cannot_be_looked_up_yet_is_waited_for() -> None:
+    groups: dict[str, str] = {}
+    with pytest.raises(TimeoutError, match=r"waited 50ms for .*: KeyError\('billing'\)"):
+        wait_for(lambda: groups["billing"], timeout="50ms")
+    with pytest.raises(TimeoutError, match="IndexError"):
+        asyncio.run(wait_for_async(lambda: [][0], timeout="50ms"))
+    looks = iter([{}, {"billing": "Stable"}])
+    assert wait_for(lambda: next(looks)["billing"]) == "Stable"

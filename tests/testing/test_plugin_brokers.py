@@ -126,6 +126,25 @@ def test_a_test_or_module_may_have_a_broker_of_its_own(pytester: pytest.Pytester
     result.stdout.fnmatch_lines(["*is for the fixture ottla_test_broker*"])
 
 
+def test_a_mark_with_an_unknown_argument_says_what_there_is(pytester: pytest.Pytester) -> None:
+    tests = """
+        import pytest
+
+        @pytest.mark.ottla_broker(node=3)
+        def test_misspelt(ottla_test_broker):
+            pass
+
+        @pytest.mark.ottla_broker("3.6")
+        def test_without_a_name(ottla_test_broker):
+            pass
+    """
+    result = run_tests(pytester, tests)
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(
+        ["*marker ottla_broker has no node=: there are as_version=*nodes=*", "*arguments by name*"]
+    )
+
+
 def test_requests_are_those_of_the_test(pytester: pytest.Pytester) -> None:
     tests = """
         import ottla
@@ -210,6 +229,23 @@ def test_a_case_of_unittest_runs_under_pytest(pytester: pytest.Pytester) -> None
     result = run_tests(pytester, tests)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*CreateTopics v*(orders): ok after*"])
+
+
+def test_a_case_of_unittest_may_have_a_seed_and_a_version(pytester: pytest.Pytester) -> None:
+    pytester.path.joinpath("orders.yaml").write_text("orders: {records: [{value: plain}]}")
+    tests = """
+        from ottla.testing import BrokerTestCase
+
+        class OrdersTest(BrokerTestCase):
+            broker_seed = "orders.yaml"
+            broker_as_version = "3.6"
+
+            def test_the_seed_of_the_class(self):
+                self.assertIn(b"plain", [each.value for each in self.broker.records("orders")])
+                with self.assertRaisesRegex(Exception, "newer than the broker's as_version"):
+                    self.broker.faults.add("DescribeTopicPartitions", drop="after")
+    """
+    run_tests(pytester, tests).assert_outcomes(passed=1)
 
 
 TROUBLE_IN_UNITTEST = """

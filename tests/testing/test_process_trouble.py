@@ -156,6 +156,8 @@ def test_a_killed_broker_recovers_as_after_a_crash(
 def test_a_broker_that_was_killed_can_be_stopped_and_started_anew(broker: Broker) -> None:
     send_with_ottla(broker.bootstrap_servers, "tea", [b"1"], lambda: None)
     broker.kill()
+    with pytest.raises(IllegalStateError, match=r"was killed, call restart\(\)"):
+        broker.records("tea")
     broker.stop()
     with pytest.raises(IllegalStateError, match="never started"):
         broker.restart()

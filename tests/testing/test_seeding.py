@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ConfigError
+from ottla.testing import Broker
 from ottla.testing.seeding import read_seed
 
 
@@ -33,6 +34,22 @@ def test_a_bad_seed_is_refused(tmp_path: Path, name: str, text: str | None, reas
         (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=reason):
         read_seed(name, tmp_path)
+
+
+def test_a_seed_is_a_dict_or_a_file() -> None:
+    with pytest.raises(ConfigError, match=r"\['tea'\] is no seed: give a dict"):
+        read_seed(["tea"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("partitions", [2, None])
+def test_a_record_for_a_partition_that_is_not_there_is_refused_at_once(
+    ottla_test_broker: Broker, partitions: int | None
+) -> None:
+    count = partitions or 1
+    tea = {"partitions": partitions, "records": [{"value": "x", "partition": 7}]}
+    with pytest.raises(ConfigError, match=f"topic tea: .* partition 7, and the topic has {count}"):
+        ottla_test_broker.seed({"coffee": {}, "tea": tea})
+    ottla_test_broker.seed({"coffee": {}, "tea": {}})  # nothing was created
 
 
 def test_a_file_of_lines_is_a_topic() -> None:

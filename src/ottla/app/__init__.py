@@ -2,7 +2,8 @@
 
 Belongs here: what `from ottla.app import …` offers, and one folder for each part of it. `declarations/` turns what
 users write into data, `delivery/` decides without IO, `listening/` runs consumers and commits, `letters/` has retry
-topics and dead letters. Anything that knows the broker does not belong here: an app works with every Kafka cluster.
+topics and dead letters, `outbox/` the part in a database. Anything that knows the broker does not belong here: an app
+works with every Kafka cluster.
 
 Names are imported on first use; __init__.pyi has them for type checkers.
 """

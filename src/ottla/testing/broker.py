@@ -133,6 +133,11 @@ class Broker(EmbeddedBroker, Inspection):
         self._running_broker()
         return super().bootstrap_servers
 
+    def _running_broker(self) -> tuple[RunningBroker, asyncio.AbstractEventLoop]:
+        if self.was_killed:
+            raise IllegalStateError("the broker is not running: it was killed, call restart()")
+        return super()._running_broker()
+
     # Trouble of the process.
 
     def start(self) -> Self:

@@ -35,8 +35,9 @@ EVERYTHING: Final = Named()
 def check_api(api: object) -> None:
     """Refuses an API that the broker does not serve."""
     if not isinstance(api, str) or api not in SUBJECTS:
-        nearest = get_close_matches(str(api)[:MAX_SHOWN], SUBJECTS, 1)
-        hint = f": did you mean {nearest[0]}?" if nearest else ""
+        by_lower_case = {each.lower(): each for each in SUBJECTS}
+        nearest = get_close_matches(str(api).lower()[:MAX_SHOWN], by_lower_case, 1)
+        hint = f": did you mean {by_lower_case[nearest[0]]}?" if nearest else ""
         raise ConfigError(f"the broker serves no API {repr(api)[:MAX_SHOWN]}{hint}")
 
 
@@ -274,7 +275,7 @@ class Faults:
         times: int | None = None,
         skip: int = 0,
         probability: float = 1.0,
-        seed: int = 0,
+        seed: int | None = None,
         topic: str | None = None,
         partition: int | None = None,
         group: str | None = None,
@@ -299,8 +300,14 @@ class Faults:
             raise ConfigError(f'drop={drop!r}: write "before" or "after"')
         if delay is not None and not seconds_of(delay):
             raise ConfigError("a delay of 0 delays nothing: leave it out")
-        if type(seed) is not int:
+        if drop == "after" and error is not None:
+            raise ConfigError(
+                'error= does nothing and drop="after" loses the answer to what was done: write drop="before"'
+            )
+        if seed is not None and type(seed) is not int:
             raise ConfigError(f"seed={seed!r} is no whole number")
+        if seed is not None and probability == 1:
+            raise ConfigError("seed= needs a probability= below 1: it chooses among requests")
         outcome = Outcome(
             None if error is None else error_named(error),
             drop,
@@ -308,7 +315,7 @@ class Faults:
         )
         target = Target(api, topic, partition, group, transactional_id, client_id, node)
         return self._add(
-            Fault(target, [outcome], times, skip, probability, _random=random.Random(seed))
+            Fault(target, [outcome], times, skip, probability, _random=random.Random(seed or 0))
         )
 
     def script(
@@ -495,6 +502,11 @@ def _outcome(text: str) -> Outcome:
         return _OUTCOMES[text]
     if text[:1].isdigit() or text.startswith("-"):
         return Outcome(delay_seconds=seconds_of(text))
+    if text.islower() and "_" not in text:
+        known = ", ".join(map(repr, _OUTCOMES))
+        raise ConfigError(
+            f"{repr(text)[:MAX_SHOWN]} is no outcome: write {known}, the name of an error or a duration"
+        )
     return Outcome(error=error_named(text))
 
 

@@ -10,8 +10,8 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, Never, TypeVar, overload
 
 from ottla.durations import Duration, seconds_of
 from ottla.errors import ConfigError
@@ -32,6 +32,8 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 POLL_SECONDS = 0.01
 READ_SECONDS = 30.0
 SHOWN_RECORDS = 5
+# By which a predicate says that it does not hold yet: a group that has not joined is not in groups(), for one.
+NOT_YET: Final = (AssertionError, LookupError)
 
 
 class Inspection(ABC):
@@ -105,36 +107,51 @@ class Inspection(ABC):
             return admin.describe_transactions(admin.list_transactions())
 
     def lag(self, group: str, *, topic: str | None = None) -> dict[TopicPartition, int]:
-        """How many committed records a group has not committed yet, by partition; markers do not count."""
+        """How many committed records a group has not committed yet, by partition; markers do not count.
+
+        They are the partitions of all topics that the group reads. One for which it has committed nothing counts from
+        its first record. Of a group that never had members, only partitions with commits are known.
+        """
         with self._admin() as admin:
             found = admin.list_consumer_group_offsets([group])[group]
+            listed = [each for each in admin.list_groups() if each == group]
+            described = admin.describe_groups(listed).get(group)
         committed = {
-            partition: each.offset
-            for partition, each in found.items()
-            if each is not None and topic in (None, partition.topic)
+            partition: each.offset for partition, each in found.items() if each is not None
         }
         with self._consumer("read_committed") as consumer:
+            without = _partitions_without_commit(consumer, committed, described)
+            begins = {**committed, **consumer.beginning_offsets(without)}
+            spans = {each: (at, None) for each, at in begins.items() if topic in (None, each.topic)}
             behind = Counter(
-                TopicPartition(record.topic, record.partition)
-                for record in _read(consumer, {each: (at, None) for each, at in committed.items()})
+                TopicPartition(record.topic, record.partition) for record in _read(consumer, spans)
             )
-        return {partition: behind[partition] for partition in committed}
+        return {partition: behind[partition] for partition in sorted(spans)}
 
     def wait_lag_zero(
         self, group: str, *, topic: str | None = None, timeout: Duration = 10.0
     ) -> None:
-        """Waits until a group has committed all records of the partitions for which it commits, and commits for one."""
+        """Waits until a group has committed all records of the topics that it reads, and has committed at all."""
+        lag: dict[TopicPartition, int] = {}
 
         def is_done() -> bool:
-            lag = self.lag(group, topic=topic)
+            nonlocal lag
+            lag = self.lag(group, topic=topic) if self._has_committed(group, topic) else {}
             return bool(lag) and not any(lag.values())
 
         def found() -> str:
-            lag = self.lag(group, topic=topic)
             behind = {str(each): count for each, count in lag.items() if count}
             return f"records not committed yet: {behind}" if lag else "it has committed nothing"
 
         wait_for(is_done, timeout=timeout, what=f"group {group} to have no lag", found=found)
+
+    def _has_committed(self, group: str, topic: str | None) -> bool:
+        with self._admin() as admin:
+            found = admin.list_consumer_group_offsets([group])[group]
+        return any(
+            each is not None and topic in (None, partition.topic)
+            for partition, each in found.items()
+        )
 
     def wait_members(
         self, group: str, count: int, *, timeout: Duration = 10.0
@@ -240,6 +257,19 @@ def _read(
     return found
 
 
+def _partitions_without_commit(
+    consumer: Consumer, committed: Collection[TopicPartition], group: GroupDescription | None
+) -> list[TopicPartition]:
+    """The partitions that a group reads, or will read, and for which it has committed nothing."""
+    if group is None or group.is_simple_consumer_group:
+        return []
+    assigned = {each for member in group.members for each in member.assignment}
+    read = {each.topic for each in assigned.union(committed)}
+    topics = consumer.list_topics()
+    found = (TopicPartition(name, each.partition) for name in read for each in topics.get(name, ()))
+    return sorted(each for each in found if each not in committed)
+
+
 def _some(records: Mapping[Hashable, int]) -> str:
     shown = [f"{each!r} ({count}x)" for each, count in list(records.items())[:SHOWN_RECORDS]]
     return ", ".join(shown) + (" ..." if len(records) > SHOWN_RECORDS else "")
@@ -254,16 +284,18 @@ def wait_for(
 ) -> T:
     """Waits until a predicate holds, and returns what it gave; TimeoutError says what was waited for.
 
-    An AssertionError of the predicate means that it does not hold yet, and is shown in the end.
+    An AssertionError or LookupError of the predicate means that it does not hold yet, and is shown in the end.
     """
     deadline = _Deadline(timeout, what, found)
     while True:
-        failure: AssertionError | None = None
+        failure: Exception | None = None
         try:
             result = predicate()
+            if isinstance(result, Awaitable):
+                _refuse_awaitable(result)
             if result:
                 return result
-        except AssertionError as error:
+        except NOT_YET as error:
             failure = error
         deadline.check(failure)
         time.sleep(POLL_SECONDS)
@@ -290,20 +322,27 @@ async def wait_for_async(
     """`wait_for` in asyncio: the tasks of the test go on meanwhile, and the predicate may be a coroutine function."""
     deadline = _Deadline(timeout, what)
     while True:
-        failure: AssertionError | None = None
+        failure: Exception | None = None
         try:
             async with asyncio.timeout(max(deadline.seconds_left(), POLL_SECONDS)) as limit:
                 answer = predicate()
                 result = await answer if isinstance(answer, Awaitable) else answer
             if result:
                 return result
-        except AssertionError as error:
+        except NOT_YET as error:
             failure = error
         except TimeoutError:
             if not limit.expired():
                 raise  # of the predicate itself
         deadline.check(failure)
         await asyncio.sleep(POLL_SECONDS)
+
+
+def _refuse_awaitable(given: Awaitable[object]) -> Never:
+    """An awaitable is always true: a wait for it would have waited for nothing."""
+    if isinstance(given, Coroutine):
+        given.close()
+    raise ConfigError("the predicate is asynchronous: write await wait_for_async(predicate)")
 
 
 class _Deadline:
@@ -318,10 +357,14 @@ class _Deadline:
     def seconds_left(self) -> float:
         return self._end - time.monotonic()
 
-    def check(self, failure: AssertionError | None) -> None:
+    def check(self, failure: Exception | None) -> None:
         """Raises TimeoutError if it is over; `failure` is why the predicate did not hold."""
         if self.seconds_left() > 0:
             return
-        found = self._found() if failure is None and self._found is not None else failure
-        why = "" if found is None else f": {found}"
+        if failure is not None:
+            # An assertion without a message, or a KeyError, says little by its text alone.
+            says_all = isinstance(failure, AssertionError) and str(failure)
+            why = f": {failure if says_all else repr(failure)}"
+        else:
+            why = "" if self._found is None else f": {self._found()}"
         raise TimeoutError(f"waited {self._timeout} for {self._what}{why}") from failure

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _NAME_CHARACTERS: Final = 100
 _BROKER_FIXTURES: Final = frozenset({"ottla_broker", "ottla_module_broker", "ottla_test_broker"})
 _MARKER: Final = "ottla_broker"
+_MARKER_FIELDS: Final = frozenset({"nodes", "options", "seed", "as_version"})
 _MARKER_HELP: Final = (
     "ottla_broker(nodes=1, options={}, seed=None, as_version=None): what ottla_test_broker is made with, or "
     "ottla_module_broker if it is the mark of a module"
@@ -97,8 +98,7 @@ def _running(
 def _marked(request: pytest.FixtureRequest, base: Mapping[str, object]) -> Iterator[Broker]:
     """A broker as the nearest marker of a test or module says."""
     marker = request.node.get_closest_marker(_MARKER)
-    said = _read_marker() if marker is None else _read_marker(*marker.args, **marker.kwargs)
-    nodes, options, seed, as_version = said
+    nodes, options, seed, as_version = _read_marker(marker)
     with _running({**base, **options}, nodes, as_version) as broker:
         if seed is not None:
             broker.seed(seed, folder=request.path.parent)
@@ -106,13 +106,15 @@ def _marked(request: pytest.FixtureRequest, base: Mapping[str, object]) -> Itera
 
 
 def _read_marker(
-    *,
-    nodes: int = 1,
-    options: Mapping[str, object] | None = None,
-    seed: Seed | None = None,
-    as_version: str | None = None,
+    marker: pytest.Mark | None,
 ) -> tuple[int, Mapping[str, object], Seed | None, str | None]:
-    return nodes, options or {}, seed, as_version
+    said = {} if marker is None else marker.kwargs
+    unknown = sorted(said.keys() - _MARKER_FIELDS)
+    if unknown or (marker is not None and marker.args):
+        wrong = f"has no {unknown[0]}=" if unknown else "takes its arguments by name"
+        known = ", ".join(f"{each}=" for each in sorted(_MARKER_FIELDS))
+        pytest.fail(f"the marker ottla_broker {wrong}: there are {known}", pytrace=False)
+    return said.get("nodes", 1), said.get("options") or {}, said.get("seed"), said.get("as_version")
 
 
 @pytest.fixture

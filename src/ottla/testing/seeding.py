@@ -53,6 +53,8 @@ def read_seed(seed: Seed, folder: str | os.PathLike[str] = ".") -> list[SeededTo
     """The topics of a seed; relative paths are relative to `folder`."""
     if isinstance(seed, Mapping):
         return _topics_of(seed, "the seed", Path(folder))
+    if not isinstance(seed, str | os.PathLike):
+        raise ConfigError(f"{seed!r} is no seed: give a dict of topics by name, or a file")
     path = Path(folder, seed)
     if path.suffix in LINES:
         return [SeededTopic(path.stem, None, {}, _lines_of(path))]
@@ -143,9 +145,11 @@ def write_seed(bootstrap_servers: str, topics: Sequence[SeededTopic]) -> None:
             raise ConfigError(
                 f"topic {existing[0]} exists already: seed a broker that is new, such as ottla_test_broker"
             )
-        admin.create_topics(
-            [NewTopic(topic.name, topic.partitions, configs=topic.configs) for topic in topics]
-        )
+        new = [NewTopic(topic.name, topic.partitions, configs=topic.configs) for topic in topics]
+        possible = admin.create_topics(new, validate_only=True)
+        for topic in topics:
+            _check_partitions(topic, possible[topic.name].num_partitions)
+        admin.create_topics(new)
     with Producer(bootstrap_servers=bootstrap_servers, client_id=OWN_CLIENT_ID) as producer:
         sent = [
             producer.send(
@@ -161,3 +165,13 @@ def write_seed(bootstrap_servers: str, topics: Sequence[SeededTopic]) -> None:
         ]
         for each in sent:
             each.result(SEND_SECONDS)
+
+
+def _check_partitions(topic: SeededTopic, count: int | None) -> None:
+    """Refuses records for partitions that the topic will not have; a producer would wait for them to appear."""
+    highest = max((each.partition or 0 for each in topic.records), default=0)
+    if count is not None and highest >= count:
+        raise ConfigError(
+            f"the seed, topic {topic.name}: a record is for partition {highest},"
+            f" and the topic has {count}: write partitions: {highest + 1}"
+        )

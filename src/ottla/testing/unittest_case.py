@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import unittest
+from pathlib import Path
 from typing import Any, ClassVar
 
 from ottla.testing.broker import Broker, with_endless_retention
 from ottla.testing.request_log import SHOWN_REQUESTS, format_requests
+from ottla.testing.seeding import Seed
 
 
 class BrokerTestCase(unittest.TestCase):
@@ -26,14 +29,24 @@ class BrokerTestCase(unittest.TestCase):
     """Options of the broker by Kafka's names."""
     broker_nodes: ClassVar[int] = 1
     """How many nodes the broker has."""
+    broker_seed: ClassVar[Seed | None] = None
+    """Topics and records with which the class begins: a dict, or a file beside the module of the class."""
+    broker_as_version: ClassVar[str | None] = None
+    """The release of Kafka that it serves as."""
     broker: ClassVar[Broker]
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.broker = Broker(with_endless_retention(cls.broker_options), nodes=cls.broker_nodes)
+        cls.broker = Broker(
+            with_endless_retention(cls.broker_options),
+            nodes=cls.broker_nodes,
+            as_version=cls.broker_as_version,
+        )
         cls.broker.start()
         cls.addClassCleanup(cls.broker.stop)
+        if cls.broker_seed is not None:
+            cls.broker.seed(cls.broker_seed, folder=Path(inspect.getfile(cls)).parent)
 
     def run(self, result: Any = None) -> Any:
         if not hasattr(self, "broker"):

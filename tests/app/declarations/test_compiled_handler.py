@@ -8,13 +8,16 @@ import functools
 import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from enum import Enum
 from typing import Annotated, Any
+from uuid import UUID
 
 import pyarrow
 import pytest
 from pydantic import BaseModel
 from tests.app.declarations.raw_records import new_unit, raw_record
+from typing_extensions import TypeAliasType
 
 from ottla.app import (
     App,
@@ -154,6 +157,40 @@ def test_values_of_many_types(app: App) -> None:
     assert seen == ["ü", 42, Guest(name="Ada"), {"a": [1]}, b"x", None, None]
 
 
+class Size(Enum):
+    SMALL = "small"
+
+
+def test_what_has_one_text_has_no_quotes(app: App) -> None:
+    seen: list[object] = []
+    uuid = UUID(int=5)
+
+    @app.listener("a")
+    async def handle(day: date, key: Key[UUID], size: Annotated[Size, Header("size")]) -> To:
+        seen.append((day, key, size))
+        return To("out", day, key=key)
+
+    headers = (("size", b"small"),)
+    plain = run(handle, raw_record(b"2026-01-31", str(uuid).encode(), headers=headers))
+    run(handle, raw_record(b'"2026-01-31"', f'"{uuid}"'.encode(), headers=headers))
+    assert seen == [(date(2026, 1, 31), uuid, Size.SMALL)] * 2
+    assert plain == [OutgoingRecord("out", b"2026-01-31", str(uuid).encode())]
+    with pytest.raises(UnreadableRecordError, match="must be a UUID, not 'x'"):
+        run(handle, raw_record(b"2026-01-31", b"x", headers=headers))
+
+
+def test_aliases_of_types(app: App) -> None:
+    alias = TypeAliasType("alias", Key[str])
+    seen: list[str] = []
+
+    async def handle(value: bytes, who: Any) -> None:
+        seen.append(who)
+
+    handle.__annotations__["who"] = alias
+    run(app.listener("a")(handle), raw_record(b"", b"ada"))
+    assert seen == ["ada"]
+
+
 def test_deserializers_of_the_options() -> None:
     seen: list[object] = []
     app = App("billing", key_deserializer="int", value_deserializer="string")
@@ -180,17 +217,19 @@ def test_deserializers_of_the_options() -> None:
     assert seen == [5, "tea", "tea", 5, Order(4), 5]
     with pytest.raises(UnreadableRecordError, match=r"key\.deserializer made int, and .* str"):
         run(wrong, raw_record(b"tea", key))
-    with pytest.raises(UnreadableRecordError, match="key: 3 bytes where a number has 4"):
+    with pytest.raises(
+        UnreadableRecordError, match="the key cannot be read: 3 bytes where a number has 4"
+    ):
         run(whole, raw_record(b"tea", b"abc"))
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (b'{"table": "4"}', "field 'table' must be a whole number"),
+        (b'{"table": "4"}', "the value is no Order: field 'table' must be a whole number"),
         (b"{}", "field 'table' is missing"),
-        (b"{", "is no JSON"),
-        (b"\xff", "is no JSON"),
+        (b"{", "the value is no Order: not JSON"),
+        (b"\xff", "the value is no Order: not JSON"),
         (None, r"has no value: write Order \| None"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.app.letters.raw_records import as_read, raw_record
 
@@ -127,6 +127,7 @@ def test_a_listener_of_dead_letters_begins_a_history_of_its_own() -> None:
     assert history.group == "auditor"
 
 
+@settings(max_examples=40)
 @given(HEADERS, st.none() | st.binary(), st.none() | st.binary())
 def test_a_replay_has_the_users_bytes(
     headers: Headers, key: bytes | None, value: bytes | None
@@ -224,6 +225,7 @@ def test_the_error_of_a_batch_item_is_its_cause() -> None:
     assert (history.error, history.message) == ("LookupError", "no such table")
 
 
+@settings(max_examples=40)
 @given(HEADERS.flatmap(lambda more: st.permutations(more + a_hop().headers).map(tuple)), st.data())
 def test_garbage_in_headers_is_no_error(headers: Headers, data: st.DataObject) -> None:
     garbled = tuple(

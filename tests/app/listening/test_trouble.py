@@ -409,3 +409,41 @@ def test_control_records_of_the_input_do_not_hold_the_commit_back(
     assert committed(broker) == 10
     assert invoice_counts(broker) == dict.fromkeys(range(5), 1)
     assert WindowLimits().pause_bytes == 3072
+
+
+def test_partitions_whose_committed_offsets_are_not_known_wait_for_them(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.app.listening.listener_run._CLAIM_SECONDS", 0.1)
+    seed(broker, "orders", 20)
+    fault = broker.faults.add("OffsetFetch", error="COORDINATOR_LOAD_IN_PROGRESS")
+
+    async def run() -> None:
+        async with running(broker, listener(OneByOne(slow_bill))) as runtime:
+            while fault.hits < 4:
+                await asyncio.sleep(0.02)
+            assert runtime.listeners["bill"].counters.received == 0
+            fault.remove()
+            await runtime.settled()
+
+    asyncio.run(run())
+    assert invoice_counts(broker) == dict.fromkeys(range(20), 1)
+
+
+def test_a_rebalance_does_not_wait_for_workers_that_wait_for_their_commit(broker: Broker) -> None:
+    with ottla.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([ottla.admin.NewTopic("orders", num_partitions=4)])
+    seed(broker, "orders", 200, keys=40)
+
+    async def run() -> None:
+        spec = listener(OneByOne(slow_bill), workers=2, ack=Ack(AckMode.RECORD))
+        options: dict[str, object] = {"heartbeat.interval.ms": 50}
+        async with running(broker, spec, **options) as first:
+            while first.listeners["bill"].counters.done < 10:
+                await asyncio.sleep(0.005)
+            async with running(broker, spec, **options):
+                while not await asyncio.to_thread(_is_done, broker):
+                    await asyncio.sleep(0.02)
+
+    asyncio.run(run())
+    assert invoice_counts(broker) == dict.fromkeys(range(200), 1)

@@ -149,7 +149,12 @@ async def main(options: dict[str, Any]) -> None:
     install(CrashPoint(options.get("crash")))
     servers = {"bootstrap.servers": options["servers"]}
     clients = ClientFactory(
-        consumer_options={**servers, "auto.offset.reset": "earliest"},
+        consumer_options={
+            **servers,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": options.get("session_ms", 45_000),
+            "heartbeat.interval.ms": 1000,
+        },
         producer_options=servers,
         admin_options=servers,
     )

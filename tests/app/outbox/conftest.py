@@ -79,15 +79,13 @@ def postgres_shop(url: str) -> Shop:
 
 def _params() -> list[Any]:
     """All drivers; most of them only in campaigns, since what differs is little."""
-    usual = {"sqlite3", "aiosqlite", "asyncpg", "psycopg"}
-    usual_of_postgres = {*usual, "async-psycopg", "sqlalchemy-session", "sqlalchemy-async-session"}
+    usual = {("sqlite", "sqlite3"), ("postgresql", "asyncpg"), ("postgresql", "psycopg")}
+    usual.add(("postgresql", "sqlalchemy-async-session"))
     return [
         pytest.param(
             each,
             id=f"{each.dialect}-{each.name}",
-            marks=[]
-            if each.name in (usual if each.dialect == "sqlite" else usual_of_postgres)
-            else [pytest.mark.campaign],
+            marks=[] if (each.dialect, each.name) in usual else [pytest.mark.campaign],
         )
         for each in [*SQLITE, *POSTGRESQL]
     ]

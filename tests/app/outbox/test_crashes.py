@@ -12,15 +12,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from tests.apache_kafka.conftest import kafka_address, kafka_jars
 from tests.app.outbox.conftest import Shop, postgres_shop, sqlite_shop
 from tests.waiting import in_time
 
 from ottla import Admin, Consumer, Producer
 from ottla.admin import NewTopic
+from ottla.errors import ErrorCode, KafkaError
 from ottla.testing import Broker
+
+__all__ = ["kafka_address", "kafka_jars"]
 
 RECORDS = 24
 KEYS = 3
@@ -38,7 +42,7 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-def produce(broker: Broker, start: int, end: int) -> None:
+def produce(broker: Broker | Servers, start: int, end: int) -> None:
     """Records with these numbers; those of a key are in one partition."""
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for number in range(start, end):
@@ -53,10 +57,16 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
     return postgres_shop(request.getfixturevalue("postgres"))
 
 
+class Servers(NamedTuple):
+    """A cluster of which only the address is known."""
+
+    bootstrap_servers: str
+
+
 class Process:
     """An app in a process of its own."""
 
-    def __init__(self, broker: Broker, shop: Shop, **options: Any) -> None:
+    def __init__(self, broker: Broker | Servers, shop: Shop, **options: Any) -> None:
         given = {"servers": broker.bootstrap_servers, "database": shop.url, **options}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.app.outbox.billing_app", json.dumps(given)],
@@ -83,7 +93,7 @@ class Process:
 
 
 @contextmanager
-def app(broker: Broker, shop: Shop, **options: Any) -> Iterator[Process]:
+def app(broker: Broker | Servers, shop: Shop, **options: Any) -> Iterator[Process]:
     process = Process(broker, shop, **options)
     try:
         yield process
@@ -101,7 +111,7 @@ def wait_until_done(shop: Shop, process: Process, count: int = RECORDS) -> None:
         time.sleep(0.05)
 
 
-def invoices(broker: Broker) -> list[tuple[bytes, bytes]]:
+def invoices(broker: Broker | Servers) -> list[tuple[bytes, bytes]]:
     options = {"isolation.level": "read_committed", "auto.offset.reset": "earliest"}
     found = []
     with Consumer({"bootstrap.servers": broker.bootstrap_servers, **options}) as consumer:
@@ -112,7 +122,9 @@ def invoices(broker: Broker) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def check(broker: Broker, shop: Shop, count: int = RECORDS, *, is_ordered: bool = True) -> None:
+def check(
+    broker: Broker | Servers, shop: Shop, count: int = RECORDS, *, is_ordered: bool = True
+) -> None:
     expected = [f"{number:04}" for number in range(count)]
     assert shop.effects == expected
     sent = invoices(broker)
@@ -129,7 +141,7 @@ CRASHES = [
     "commit:after:5",
     "update:after:3",
     "relay-commit:before:1",
-    "relay-commit:after:2",
+    "relay-commit:after:1",
     "relay-send:after:1",
     "delete:before:1",
     "delete:after:1",
@@ -160,6 +172,39 @@ def test_an_app_that_is_killed_applies_and_sends_each_record_once(
     with app(broker, shop) as second:
         wait_until_done(shop, second)
     check(broker, shop)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+def test_the_same_on_apache_kafka(shop: Shop, kafka_address: str) -> None:
+    servers = Servers(kafka_address)
+    with Admin(bootstrap_servers=kafka_address) as admin:
+        topics = admin.list_topics()
+        admin.delete_topics([each for each in ("orders", "invoices") if each in topics])
+        for topic, partitions in (("orders", 2), ("invoices", 1)):
+            create_soon(admin, NewTopic(topic, num_partitions=partitions))
+    produce(servers, 0, RECORDS)
+    for crash in ("commit:after:5", "relay-commit:before:1", "relay-send:after:1"):
+        with app(servers, shop, crash=crash, session_ms=6000) as killed:
+            killed.wait_killed()
+    with app(servers, shop, session_ms=6000) as last:
+        wait_until_done(shop, last)
+    check(servers, shop)
+
+
+def create_soon(admin: Admin, topic: NewTopic) -> None:
+    """Kafka deletes a topic of the same name a moment after it has said so."""
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while True:
+        try:
+            admin.create_topics([topic])
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+            in_time(deadline)
+            time.sleep(0.2)
+        else:
+            return
 
 
 @pytest.mark.parametrize("shop", ["postgresql"], indirect=True)

@@ -165,7 +165,7 @@ class SignatureReader:
             ) from error
         except Exception as error:
             raise ConfigError(f"{self._label}: an annotation cannot be read: {error}") from error
-        return parameters, hints
+        return parameters, {name: _unaliased(hint) for name, hint in hints.items()}
 
     def _is_left_to_its_default(self, parameter: inspect.Parameter, hint: Any) -> bool:
         """Whether a parameter, which is not the first, asks for nothing that is known, and has a default."""
@@ -340,6 +340,13 @@ def _annotated_part(function: Callable[..., Any]) -> Callable[..., Any]:
         inner: Callable[..., Any] = wrapped.func
         return inner
     return type(wrapped).__call__
+
+
+def _unaliased(hint: Any) -> Any:
+    """What stands behind `type TableKey = Key[str]` of Python 3.12."""
+    while type(hint).__name__ == "TypeAliasType":
+        hint = hint.__value__
+    return hint
 
 
 def _marker(hint: Any, kind: Any) -> Any:

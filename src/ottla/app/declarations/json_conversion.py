@@ -74,7 +74,7 @@ def load_json(data: bytes | memoryview) -> Any:
     try:
         return json.loads(bytes(data))
     except (ValueError, RecursionError) as error:
-        raise MismatchError(f"is no JSON: {error}") from error
+        raise MismatchError(f"not JSON: {error}") from None
 
 
 def dump_json(value: object) -> bytes:
@@ -328,7 +328,7 @@ def _inside(name: str, convert: Converter, value: Any) -> Any:
     try:
         return convert(value)
     except MismatchError as error:
-        raise error.inside(name) from error
+        raise error.inside(name) from None
 
 
 def _convert_fields(
@@ -340,7 +340,7 @@ def _convert_fields(
             try:
                 found[name] = convert(value[name])
             except MismatchError as error:
-                raise error.inside(name) from error
+                raise error.inside(name) from None
         elif name in needed:
             raise MismatchError("is missing", (name,))
     return found
@@ -378,8 +378,8 @@ def _parsed(parse: Callable[[str], Any], words: str) -> Converter:
             raise MismatchError(f"must be {words}, not {json_name(value)}")
         try:
             return parse(value)
-        except ValueError as error:
-            raise MismatchError(f"must be {words}, not {value!r}") from error
+        except ValueError:
+            raise MismatchError(f"must be {words}, not {value!r}") from None
 
     return convert
 
@@ -409,7 +409,7 @@ def _many(convert: Converter, collect: Callable[[list[Any]], Any]) -> Converter:
             try:
                 done.append(convert(item))
             except MismatchError as error:
-                raise error.inside(f"[{len(done)}]") from error
+                raise error.inside(f"[{len(done)}]") from None
         return done if collect is list else collect(done)
 
     return convert_all
@@ -446,8 +446,8 @@ def _enum(wanted: type[Enum]) -> Converter:
     def convert(value: Any) -> Any:
         try:
             return wanted(value)
-        except ValueError as error:
-            raise MismatchError(f"must be one of {words}, not {value!r}") from error
+        except ValueError:
+            raise MismatchError(f"must be one of {words}, not {value!r}") from None
 
     return convert
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 import types
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
 from operator import attrgetter
 from typing import Annotated, Any, Final, Protocol, TypeAlias, Union, get_args, get_origin
+from uuid import UUID
 
 from ottla.app.declarations.json_conversion import (
     Converters,
@@ -35,6 +39,8 @@ from ottla.schemas.codec import NOT_CACHED, Codec
 Read: TypeAlias = Callable[[RawRecord], Any]
 Decode: TypeAlias = Callable[[bytes], Any]
 
+# What has one text: it is read and written without JSON's quotes, as Kafka's UUIDSerializer does.
+_ONE_TEXT: Final = (UUID, Decimal, datetime, date, time)
 # Deserializers that leave the choice to the annotation: what they make is bytes, text or plain JSON anyway.
 _PLAIN_DESERIALIZERS: Final = (BytesDeserializer, StringDeserializer, JSONDeserializer)
 
@@ -112,7 +118,7 @@ class Decoding:
             try:
                 return decode(data)
             except MismatchError as error:
-                raise _unreadable(record, f"header {name!r}: {_told(error, wanted)}") from error
+                raise _unreadable(record, f"header {name!r} {_told(error, wanted)}") from None
 
         return read
 
@@ -152,7 +158,26 @@ def decoder_of(wanted: Any, converters: Converters) -> Decode:
     if is_pydantic_model(wanted):
         return _pydantic(wanted)
     convert = converters.of(wanted)
+    if wanted in _ONE_TEXT or _has_text_values(wanted):
+        return lambda data: convert(_bare_text(data))
     return lambda data: convert(load_json(data))
+
+
+def _has_text_values(wanted: object) -> bool:
+    return (
+        isinstance(wanted, type)
+        and issubclass(wanted, Enum)
+        and all(isinstance(each.value, str) for each in wanted)
+    )
+
+
+def _bare_text(data: bytes) -> str:
+    """Text as it is, as keys and headers have it, or as JSON has it, in quotes."""
+    text = _text(data)
+    if not text.startswith('"'):
+        return text
+    found = load_json(data)
+    return found if isinstance(found, str) else text
 
 
 def is_protobuf_message(wanted: object) -> bool:
@@ -166,7 +191,7 @@ def _text(data: bytes) -> str:
     try:
         return str(data, "utf-8")
     except UnicodeDecodeError as error:
-        raise MismatchError(f"is not UTF-8 text: {error}") from error
+        raise MismatchError(f"not UTF-8 text: {error}") from None
 
 
 def _pydantic(wanted: Any) -> Decode:
@@ -184,7 +209,7 @@ def _protobuf(wanted: Any) -> Decode:
         try:
             return wanted.FromString(data)
         except Exception as error:  # DecodeError is not an importable name without protobuf
-            raise MismatchError(f"is no {wanted.__name__} of Protobuf: {error}") from error
+            raise MismatchError(f"not Protobuf: {error}") from None
 
     return decode
 
@@ -209,9 +234,9 @@ def _decoded(decode: Decode, what: str, wanted: Any) -> Read:
         try:
             return decode(data)
         except MismatchError as error:
-            raise _unreadable(record, f"{what}: {_told(error, wanted)}") from error
+            raise _unreadable(record, f"the {what} {_told(error, wanted)}") from None
         except RecursionError as error:
-            raise _unreadable(record, f"{what}: is nested too deeply") from error
+            raise _unreadable(record, f"the {what} is nested too deeply") from error
 
     return read
 
@@ -230,7 +255,7 @@ def _by_deserializer(deserializer: Deserializer, is_key: bool, wanted: Any) -> R
         except LookupPending as pending:
             raise SchemaNeededError(pending.wait) from None
         except Exception as error:
-            raise _unreadable(record, f"{what}: {error}") from error
+            raise _unreadable(record, f"the {what} cannot be read: {error}") from error
         if checked is not None and found is not None and not isinstance(found, checked):
             raise _unreadable(
                 record,
@@ -276,7 +301,7 @@ def _nullable(read: Read, what: str, wanted: Any, may_be_none: bool) -> Read:
 
 
 def _told(error: MismatchError, wanted: Any) -> str:
-    return f"{error} (wanted: {type_name(wanted)})"
+    return f"is no {type_name(wanted)}: {error}"
 
 
 def _unreadable(record: RawRecord, reason: str) -> UnreadableRecordError:

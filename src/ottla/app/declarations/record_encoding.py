@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
 from typing import Any, Final, Protocol
+from uuid import UUID
 
 from ottla.app.declarations.json_conversion import dump_json
 from ottla.app.declarations.record_decoding import SchemaNeededError, is_protobuf_message
@@ -114,9 +118,15 @@ class Encoding:
 
 
 def plain_bytes(value: Any) -> bytes:
-    """Text as UTF-8, Protobuf messages by themselves, pydantic models and everything else as JSON."""
+    """Text as UTF-8, what has one text (a UUID, a date) as that, Protobuf messages, everything else as JSON."""
+    if isinstance(value, Enum):
+        return plain_bytes(value.value)
     if isinstance(value, str):
         return value.encode()
+    if isinstance(value, UUID | Decimal):
+        return str(value).encode()
+    if isinstance(value, date | time):
+        return value.isoformat().encode()
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if is_protobuf_message(type(value)):

@@ -6,9 +6,12 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from math import log
-from typing import Self
+from typing import Final, Self
 
 from ottla.app.delivery.gaps import NO_GAPS, Attempts, Gaps, encode_gaps, encoded_size
+
+# More than any number or header takes: a window has less than 2**60 offsets.
+_DIGITS: Final = 12
 
 
 class PartitionProgress:
@@ -130,6 +133,8 @@ class PartitionProgress:
         if base is None or position is None:
             return True
         restored = self._restored
+        if not restored and (2 * (len(self._finished) + started) + 4) * _DIGITS <= pause_bytes:
+            return True
         span = max(position, restored[-1][1]) - base if restored else position - base
         # A record that finishes divides a run of unfinished ones: two more numbers. There are never more runs than
         # records.

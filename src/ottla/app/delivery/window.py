@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from ottla.app.declarations.listener_spec import (
@@ -30,7 +31,7 @@ class WindowLimits:
     record_bytes: int = DEFAULT_MAX_WINDOW_BYTES
     metadata_bytes: int = DEFAULT_MAX_METADATA_BYTES
 
-    @property
+    @cached_property
     def pause_bytes(self) -> int:
         """From this size of the metadata on, only the first unfinished record may start."""
         return int(self.metadata_bytes * _PAUSE_SHARE)
@@ -73,6 +74,10 @@ class PartitionWindow:
         if start_offset is None and committed is not None:
             start_offset = committed.offset
         self.progress = PartitionProgress(start_offset, gaps)
+        # What the progress will be when all that is handled is finished: the metadata of a commit then has to fit. The
+        # same object while nothing waits for its acknowledgement or transaction.
+        self._ahead = self.progress
+        self._handled: set[int] = set()
         self.queue = create_queue(order)
         self.is_closed = False
         """Given up: what its handlers still do counts for nothing."""
@@ -115,6 +120,8 @@ class PartitionWindow:
         """Records of a poll, with due times where they have some; returns how many were finished earlier."""
         offsets = [record.offset for record in records]
         finished = self.progress.take(offsets, next_offset.offset)
+        if self._ahead is not self.progress:
+            self._ahead.take(offsets, next_offset.offset)
         if self.start_offset is None:
             self.start_offset = offsets[0] if offsets else next_offset.offset
         self._epoch = (next_offset.offset, next_offset.leader_epoch)
@@ -214,8 +221,36 @@ class PartitionWindow:
         self.started_count -= 1
         self.queue.requeue(record, due_ms)
 
+    def retract(self, records: Sequence[RawRecord]) -> None:
+        """What the handler sent was refused: these are not handled after all."""
+        self._handled.difference_update(record.offset for record in records)
+        self._ahead = self.progress.copy()
+        for offset in sorted(self._handled):
+            self._ahead.finish(offset)
+
     def finish(self, record: RawRecord) -> None:
-        """A record is done, and what its handler sent is acknowledged or part of a committed transaction."""
+        """A record is done, and its handler sent nothing that has to be waited for."""
+        if self._ahead is not self.progress:
+            self._ahead.finish(record.offset)
+        self._finish(record)
+
+    def handled(self, records: Sequence[RawRecord]) -> None:
+        """The handler is through, but what it sent is not acknowledged, or not in a committed transaction."""
+        if self._ahead is self.progress:
+            self._ahead = self.progress.copy()
+        for record in records:
+            self._handled.add(record.offset)
+            self._ahead.finish(record.offset)
+
+    def finish_handled(self, records: Sequence[RawRecord]) -> None:
+        """What the handler sent is acknowledged, or in a committed transaction."""
+        for record in records:
+            self._handled.discard(record.offset)
+            self._finish(record)
+        if not self._handled:
+            self._ahead = self.progress
+
+    def _finish(self, record: RawRecord) -> None:
         self.started_count -= 1
         self.waiting_bytes -= size_of(record)
         self.progress.finish(record.offset)
@@ -295,7 +330,9 @@ class PartitionWindow:
         """A commit succeeded; returns by how many offsets it moved."""
         last, self.committed = self.committed, offset
         self._is_moved = False
-        return 0 if last is None else max(0, offset.offset - last.offset)
+        # The first commit of a group counts from where the listener began.
+        start = self.start_offset if last is None else last.offset
+        return 0 if start is None else max(0, offset.offset - start)
 
     def close(self) -> None:
         """Give the partition up."""

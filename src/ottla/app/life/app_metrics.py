@@ -59,19 +59,35 @@ PROGRESS = Metric(
 
 
 class HandlerRun:
-    """One run of a handler, from its start to its end."""
+    """One run of a handler, from its start to its end. There is one for each record: it does as little as possible."""
 
-    __slots__ = ("_counts", "attempt", "began", "count", "offset", "partition", "topic")
+    __slots__ = ("_counts", "_records", "attempt", "began")
 
     def __init__(self, counts: ListenerCounts, records: Sequence[RawRecord], attempt: int) -> None:
-        first = records[0]
-        self.topic = first.topic
-        self.partition = first.partition
-        self.offset = first.offset
-        self.count = len(records)
+        self._counts = counts
+        self._records = records
         self.attempt = attempt
         self.began = 0.0
-        self._counts = counts
+
+    @property
+    def count(self) -> int:
+        """How many records it handles."""
+        return len(self._records)
+
+    @property
+    def topic(self) -> str:
+        """The topic of the first record."""
+        return self._records[0].topic
+
+    @property
+    def partition(self) -> int:
+        """The partition of the first record."""
+        return self._records[0].partition
+
+    @property
+    def offset(self) -> int:
+        """The offset of the first record."""
+        return self._records[0].offset
 
     def __enter__(self) -> None:
         self.began = self._counts.now()

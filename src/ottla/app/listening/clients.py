@@ -8,6 +8,8 @@ from typing import Protocol
 from ottla.client.aio.admin.client import Admin
 from ottla.client.aio.consumer.consumer import Consumer
 from ottla.client.aio.producer.producer import Producer
+from ottla.config.client import read_client_config
+from ottla.config.consumer import ConsumerConfig
 
 RawConsumer = Consumer[bytes | None, bytes | None]
 
@@ -17,6 +19,9 @@ class Clients(Protocol):
 
     def consumer(self, options: Mapping[str, object]) -> RawConsumer:
         """A consumer of raw bytes with the app's options and these, which have dots."""
+
+    def consumer_config(self, options: Mapping[str, object]) -> ConsumerConfig:
+        """The options that such a consumer has."""
 
     def transactional_producer(self, options: Mapping[str, object]) -> Producer:
         """A producer with the app's options and these."""
@@ -49,6 +54,10 @@ class ClientFactory:
     def consumer(self, options: Mapping[str, object]) -> RawConsumer:
         """A consumer with the app's options and these."""
         return Consumer({**self._consumer_options, **options})
+
+    def consumer_config(self, options: Mapping[str, object]) -> ConsumerConfig:
+        """The options that such a consumer has; ConfigError if they are wrong."""
+        return read_client_config(ConsumerConfig, {**self._consumer_options, **options}, {})
 
     def transactional_producer(self, options: Mapping[str, object]) -> Producer:
         """A producer with the app's options and these."""

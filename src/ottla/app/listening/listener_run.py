@@ -39,8 +39,6 @@ from ottla.client.model import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
 )
-from ottla.config.client import read_client_config
-from ottla.config.consumer import ConsumerConfig
 from ottla.errors import ConfigError, IllegalStateError, RetriableError, TimedOutError, WakeupError
 from ottla.model import TopicPartition
 
@@ -59,6 +57,7 @@ _HANDLER_SHARE: Final = 0.4
 _COMMIT_SHARE: Final = 0.1
 _SLOW_HANDLER_SECONDS: Final = 60.0
 _MAX_REASONS: Final = 3
+_CLAIM_SECONDS: Final = 15.0
 # All windows together may hold as much as so many full ones.
 _TOTAL_SHARE: Final = 4
 
@@ -83,6 +82,7 @@ class ListenerRun:
         self._status = ListenerStatus.STARTING
         self._failure: BaseException | None = None
         self._windows: dict[TopicPartition, PartitionWindow] = {}
+        self._unclaimed: dict[TopicPartition, None] = {}
         self._commands: deque[tuple[Callable[[], Awaitable[None]], asyncio.Future[Any]]] = deque()
         self._is_polling = False
         self._is_user_paused = spec.starts_paused
@@ -122,15 +122,22 @@ class ListenerRun:
         self._limits = replace(
             self._limits, metadata_bytes=await read_metadata_limit(self._clients.admin)
         )
+        config = self._clients.consumer_config(self._consumer_options())
         await self._finisher.start()
-        self._consumer = self._clients.consumer(self._consumer_options())
-        self._max_poll_seconds = self._max_poll_interval_seconds()
+        try:
+            self._consumer = self._clients.consumer(self._consumer_options())
+            self._consumer.subscribe(self._letters.subscription(), _RebalanceCalls(self))
+        except BaseException:
+            await self._finisher.close()
+            if self._consumer is not None:
+                await self._consumer.close()
+            raise
+        self._max_poll_seconds = config.max_poll_interval_ms / 1000
         self._isolation_level = (
             IsolationLevel.READ_COMMITTED
-            if self._consumer_options().get("isolation.level") == "read_committed"
+            if config.reads_committed
             else IsolationLevel.READ_UNCOMMITTED
         )
-        self._consumer.subscribe(self._letters.subscription(), _RebalanceCalls(self))
         self._status = ListenerStatus.RUNNING
         self._pump_task = self._loop.create_task(self._run(), name=f"ottla-{self.spec.name}")
 
@@ -168,11 +175,6 @@ class ListenerRun:
         if self.spec.delivery is Delivery.EXACTLY_ONCE:
             options["isolation.level"] = "read_committed"
         return options
-
-    def _max_poll_interval_seconds(self) -> float:
-        chosen = self.spec.consumer_options.get("max.poll.interval.ms")
-        default = read_client_config(ConsumerConfig, {"bootstrap.servers": "127.0.0.1:1"}, {})
-        return float(str(default.max_poll_interval_ms if chosen is None else chosen)) / 1000
 
     async def drain(self, timeout: float | None = None) -> None:
         """Finish the records in hand, commit, and leave the group; after `timeout` seconds handlers are cancelled."""
@@ -248,6 +250,8 @@ class ListenerRun:
         finally:
             self._is_polling = False
         self._group_metadata = consumer.group_metadata()
+        if self._unclaimed:
+            await self._claim_new(consumer)
         if records is not None and records.next_offsets:
             self._take(records)
         while self._commands:
@@ -373,14 +377,31 @@ class ListenerRun:
         self.counters.rebalances += 1
         self._was_assigned = True
         self._group_metadata = consumer.group_metadata()
-        if not partitions:
+        # Nothing is read before the committed offsets and their gaps are known.
+        self._unclaimed |= dict.fromkeys(partitions)
+        if partitions:
+            consumer.pause(partitions)
+            await self._claim_new(consumer)
+
+    async def _claim_new(self, consumer: RawConsumer) -> None:
+        """Claim the partitions that were assigned; if the cluster does not answer, the next turn tries again."""
+        partitions = list(self._unclaimed)
+        try:
+            await self._letters.create_topics(
+                self._clients.admin, {partition.topic for partition in partitions}
+            )
+            committed = await self._uninterrupted(
+                lambda: consumer.committed(partitions, _CLAIM_SECONDS)
+            )
+        except RetriableError as error:
+            log.warning("%s: its partitions cannot be claimed yet: %s", self.spec.name, error)
             return
-        await self._letters.create_topics(
-            self._clients.admin, {partition.topic for partition in partitions}
-        )
-        committed = await self._uninterrupted(lambda: consumer.committed(partitions))
+        self._unclaimed.clear()
         for partition in partitions:
             self._claim(consumer, partition, committed[partition])
+            self._windows[partition].is_fetch_paused = self._is_user_paused
+        if not self._is_user_paused:
+            consumer.resume(partitions)
         if self.spec.start_positions is not None:
             await self._seek_to(consumer, await self.spec.start_positions(partitions))
         await _call(self.spec.on_assigned, partitions)
@@ -426,8 +447,12 @@ class ListenerRun:
         self._workers.close_units(
             self._windows.values(), "its transaction failed, and it runs again"
         )
-        if not self._is_stopping:
-            await self._on_pump(self._claim_all)
+        while not self._is_stopping:
+            try:
+                await self._on_pump(self._claim_all)
+                return
+            except RetriableError as error:
+                log.warning("%s: its partitions cannot be claimed yet: %s", self.spec.name, error)
 
     async def _claim_all(self, consumer: RawConsumer) -> None:
         # A handler that still runs must not meet the same record a second time.
@@ -437,7 +462,9 @@ class ListenerRun:
         # Not those that the group has given us since: they began at their committed offsets.
         partitions = [each for each, window in self._windows.items() if window.is_closed]
         if partitions:
-            committed = await self._uninterrupted(lambda: consumer.committed(partitions))
+            committed = await self._uninterrupted(
+                lambda: consumer.committed(partitions, _CLAIM_SECONDS)
+            )
             for partition in partitions:
                 self._claim(consumer, partition, committed[partition])
 
@@ -445,11 +472,15 @@ class ListenerRun:
         """We give these partitions up: finish what is in hand, and commit."""
         consumer = self._consumer
         assert consumer is not None
+        # Until the rebalance is over: without partitions it would seem to be settled.
+        self._was_assigned = False
         # A cooperative rebalance revokes in the new generation, which the offsets have to name.
         self._group_metadata = consumer.group_metadata()
+        self._forget_unclaimed(partitions)
         windows = [self._windows[each] for each in partitions if each in self._windows]
         for window in windows:
             window.is_closing = True
+        self._finisher.closing()
         if not await self._workers.wait_idle(windows, self._max_poll_seconds * _HANDLER_SHARE):
             log.warning(
                 "%s: partitions are given up while their handlers run; another member will run them again",
@@ -461,9 +492,15 @@ class ListenerRun:
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Other members have these partitions already."""
+        self._was_assigned = False
+        self._forget_unclaimed(partitions)
         windows = [self._windows[each] for each in partitions if each in self._windows]
         self._give_up(windows, "its partition belongs to another member of the group")
         await _call(self.spec.on_revoked, partitions)
+
+    def _forget_unclaimed(self, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            self._unclaimed.pop(partition, None)
 
     def _give_up(self, windows: Collection[PartitionWindow], because: str) -> None:
         self._workers.close_units(windows, because)
@@ -588,7 +625,7 @@ class ListenerRun:
 
     async def is_settled(self) -> bool:
         """Whether every record up to the present ends of its partitions is finished and committed."""
-        if not self._was_assigned:
+        if not self._was_assigned or self._unclaimed:
             return False
         # Not by the consumer, whose connection waits for the answer of a fetch.
         ends = await self._clients.admin.list_offsets(

@@ -76,7 +76,7 @@ class OffsetCommits:
         """Finish the records, after what the handler returned is acknowledged."""
         if unit.outgoing:
             return self._send(window, records, unit)
-        if not self._is_manual or unit.acknowledge is None:
+        if not isinstance(unit.acknowledge, _ManualAcknowledgement):
             self._finish(window, records)
         return self._commit_of(window, records) if self._waits_for_commit else None
 
@@ -85,14 +85,21 @@ class OffsetCommits:
     ) -> None:
         producer = self._clients.producer
         acks = _Acknowledgements(len(unit.outgoing))
+        by_hand = unit.acknowledge
+        if isinstance(by_hand, _ManualAcknowledgement):
+            by_hand.is_sent = False
+        window.handled(records)
 
         def acknowledged() -> None:
             if window.is_closed:
                 return
             if acks.error is not None:
                 self._not_delivered(window, records, unit, acks.error)
-            elif not self._is_manual or unit.acknowledge is None:
-                self._finish(window, records)
+            elif isinstance(by_hand, _ManualAcknowledgement):
+                by_hand.sent()
+            else:
+                window.finish_handled(records)
+                self.finished(window, len(records))
             self._settled.set()
 
         acks.then = acknowledged
@@ -116,17 +123,28 @@ class OffsetCommits:
     def acknowledgement(
         self, window: PartitionWindow, records: Sequence[RawRecord]
     ) -> Callable[[], None]:
-        """Marks records as finished, once."""
-        pending = [records]
+        """What a handler with manual acknowledgement calls."""
 
-        def finish() -> None:
-            if pending and not window.is_closed:
-                self._finish(window, pending.pop())
+        def finish(has_sent: bool) -> None:
+            if window.is_closed:
+                return
+            if has_sent:
+                window.finish_handled(records)
+                self.finished(window, len(records))
+            else:
+                self._finish(window, records)
 
-        def acknowledge() -> None:
-            self._loop.call_soon_threadsafe(finish)
+        return _ManualAcknowledgement(self._loop, finish)
 
-        return acknowledge
+    def is_acknowledged(self, unit: Unit) -> bool:
+        """Whether the handler has acknowledged its records; if not, it cannot any more, since it has failed."""
+        by_hand = unit.acknowledge
+        if not isinstance(by_hand, _ManualAcknowledgement):
+            return False
+        if not by_hand.is_over:
+            by_hand.is_over = True
+            return False
+        return True
 
     def _finish(self, window: PartitionWindow, records: Sequence[RawRecord]) -> None:
         for record in records:
@@ -157,6 +175,10 @@ class OffsetCommits:
                 return  # earlier records are unfinished: theirs is the next commit
             self._committed.clear()
             await self._committed.wait()
+
+    def closing(self) -> None:
+        """Partitions are being given up: workers must not wait for the next commit, which comes after them."""
+        self._committed.set()
 
     def commit_due(self, consumer: RawConsumer) -> None:
         """Send a commit if one is due; called by the pump between polls."""
@@ -247,6 +269,35 @@ def _by_partition(
     offsets: Mapping[PartitionWindow, OffsetAndMetadata],
 ) -> dict[TopicPartition, int | OffsetAndMetadata]:
     return {window.partition: offset for window, offset in offsets.items()}
+
+
+class _ManualAcknowledgement:
+    """Finishes records when their handler says so, on any thread, and what it returned is acknowledged."""
+
+    __slots__ = ("_finish", "_has_sent", "_is_called", "_loop", "is_over", "is_sent")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, finish: Callable[[bool], None]) -> None:
+        self._loop = loop
+        self._finish = finish
+        self._is_called = self._has_sent = self.is_over = False
+        self.is_sent = True
+
+    def __call__(self) -> None:
+        self._loop.call_soon_threadsafe(self._called)
+
+    def _called(self) -> None:
+        self._is_called = True
+        self._look()
+
+    def sent(self) -> None:
+        """What the handler returned is acknowledged."""
+        self.is_sent = self._has_sent = True
+        self._look()
+
+    def _look(self) -> None:
+        if self._is_called and self.is_sent and not self.is_over:
+            self.is_over = True
+            self._finish(self._has_sent)
 
 
 class _Acknowledgements:

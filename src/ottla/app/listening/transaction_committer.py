@@ -149,9 +149,12 @@ class TransactionCommitter:
         self, window: PartitionWindow, records: Sequence[RawRecord], unit: Unit
     ) -> Coroutine[Any, Any, None] | None:
         """Take a finished unit for the next transaction."""
+        window.handled(records)
         self._units.append(FinishedUnit(window, records, unit))
         self._waiting_bytes += unit.size_bytes
         self._has_work.set()
+        if window.is_fetch_paused:
+            self._is_hurried.set()
         if self._waiting_bytes >= COMMIT_BYTES:
             self._is_hurried.set()
             if self._waiting_bytes >= MAX_WAITING_BYTES:
@@ -174,6 +177,13 @@ class TransactionCommitter:
         raise IllegalStateError(
             f'listener {self._spec.name}: ack="manual" and delivery="exactly-once" exclude each other'
         )
+
+    def is_acknowledged(self, unit: Unit) -> bool:
+        """Never by hand."""
+        return False
+
+    def closing(self) -> None:
+        """Partitions are being given up: no worker waits for the pump."""
 
     def commit_due(self, consumer: RawConsumer) -> None:
         """Nothing to do between polls: transactions have a producer of their own."""
@@ -388,12 +398,12 @@ class TransactionCommitter:
         for window, records, _ in units:
             count += len(records)
             touched[window] = None
-            for record in records:
-                window.finish(record)
+            window.finish_handled(records)
         for window, offset in offsets.items():
             window.was_committed(offset)
         self._instruments.committed(self._spec, count, seconds)
         for window in touched:
+            window.has_finished_batch()  # forgets the ends of polls; transactions do not follow them
             if window.is_blocked:
                 self._offer(window)
             if window.is_fetch_paused and window.has_room:

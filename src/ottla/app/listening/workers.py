@@ -78,6 +78,9 @@ class Finisher(Protocol):
     ) -> Callable[[], None]:
         """What marks these records as finished, with manual acknowledgement."""
 
+    def is_acknowledged(self, unit: Unit) -> bool:
+        """Whether a handler that has failed had acknowledged its records before."""
+
 
 class HandlerRun:
     """A run of the handler that is under way."""
@@ -444,6 +447,14 @@ class Workers:
                 raise
             return HandlerCancelledError(f"the handler was cancelled: {error}")
         except Exception as error:
+            if unit.acknowledge is not None and self.finisher.is_acknowledged(unit):
+                log.error(
+                    "%s: the handler failed after it had acknowledged %s",
+                    spec.name,
+                    place_of(records[0]),
+                    exc_info=error,
+                )
+                return None
             return error
         finally:
             unit.close(_ENDED)
@@ -601,6 +612,7 @@ class Workers:
     async def _retract(
         self, window: PartitionWindow, records: Sequence[RawRecord], unit: Unit, error: Exception
     ) -> None:
+        window.retract(records)
         for record in records:
             due_ms: int | None
             if unit.is_letter:
