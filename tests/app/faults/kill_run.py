@@ -163,12 +163,14 @@ class Run:
         assert producer.flush(60) == 0
 
     def disturb(self, seconds: float) -> None:
-        """Kills and pauses, until the time is over."""
+        """Kills and pauses, each at least once, until the time is over."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        certain = ["kill", "broker", "pause"]
+        while certain or time.monotonic() < end:
             time.sleep(self.rng.uniform(0.5, 2.5))
             app = self.rng.choice(self.apps)
-            match self.rng.choices(["kill", "pause", "broker", "both"], [5, 2, 2, 1])[0]:
+            chosen = self.rng.choices(["kill", "pause", "broker", "both"], [5, 2, 2, 1])[0]
+            match certain.pop(0) if certain else chosen:
                 case "kill":
                     app.restart()
                     self.figures.app_kills += 1
@@ -274,7 +276,7 @@ class Run:
             for partition in range(PARTITIONS):
                 consumer.assign([TopicPartition(topic, partition, 0)])
                 while (message := consumer.poll(30)) is not None and message.error() is None:
-                    found.append(message.value())
+                    found.append(message.value() or b"")
                 assert message is not None, f"{topic}-{partition} cannot be read to its end"
         finally:
             consumer.close()
