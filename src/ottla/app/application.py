@@ -42,9 +42,9 @@ from ottla.app.declarations.listener import (
     OrderWord,
     Partitions,
     Seek,
+    check_call,
     declare,
     names_at_caller,
-    unknown_argument,
 )
 from ottla.app.declarations.listener_spec import Ack, ListenerSpec, RawRecord
 from ottla.app.declarations.record_decoding import Decoding, Read, SchemaNeededError
@@ -302,8 +302,7 @@ class App:
 
         `group` is `group.id` of the options unless given, else the app's name. `docs/guides/app.md` explains the rest.
         """
-        for name_of_unknown in unknown:
-            raise unknown_argument(name_of_unknown)
+        check_call(topics, unknown)
         arguments = ListenerArguments(
             topics=tuple(each.name if isinstance(each, DeclaredTopic) else each for each in topics),
             name=name,
@@ -330,8 +329,6 @@ class App:
             max_unit_bytes=max_unit_bytes,
             options=options or {},
         )
-        if topics and callable(topics[0]):
-            raise ConfigError(f'write @app.listener("topic") above {topics[0]!r}, with a topic')
         names = names_at_caller()
 
         def decorate(function: Callable[P, R]) -> Listener[P, R]:

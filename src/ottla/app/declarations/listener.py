@@ -498,8 +498,16 @@ def _instance(name: str, options: AppOptions) -> dict[str, object]:
     return {} if options.instance is None else {"group.instance.id": f"{options.instance}-{name}"}
 
 
-def unknown_argument(name: str) -> TypeError:
-    """What to write instead of an argument that `@app.listener` does not have."""
+def check_call(topics: Sequence[object], unknown: Mapping[str, object]) -> None:
+    """Refuse `@app.listener` without a topic, and arguments that it does not have."""
+    for name in unknown:
+        raise _unknown_argument(name)
+    if topics and callable(topics[0]):
+        name = getattr(topics[0], "__name__", repr(topics[0]))
+        raise ConfigError(f'write @app.listener("topic") above {name}, with a topic')
+
+
+def _unknown_argument(name: str) -> TypeError:
     from ottla.config.consumer import ConsumerConfig
     from ottla.config.options import find_option
 
