@@ -12,7 +12,18 @@ from typing import Annotated, Any
 import pytest
 
 import ottla
-from ottla.app import App, BatchItemError, DeadLetter, Key, Retry, StartError, To, every
+from ottla.app import (
+    Acknowledgement,
+    App,
+    BatchItemError,
+    DeadLetter,
+    Header,
+    Key,
+    Retry,
+    StartError,
+    To,
+    every,
+)
 from ottla.errors import ConfigError, IllegalStateError, TimedOutError
 
 
@@ -326,8 +337,6 @@ def test_a_filter_takes_what_the_handler_takes(app: App) -> None:
 
 
 def test_manual_acknowledgement(app: App) -> None:
-    from ottla.app import Acknowledgement
-
     @app.listener("orders", ack="manual")
     def bill(order: str, done: Acknowledgement) -> None:
         threading.Thread(target=done.ack).start()
@@ -562,9 +571,26 @@ async def wrong_offset(value: bytes, offset: str) -> None: ...
 async def not_a_list(orders: Order) -> None: ...
 
 
+async def only_where(value: bytes) -> To("invoices"): ...  # type: ignore[valid-type]
+
+
+async def bare_header(value: bytes, trace: Header("trace")) -> None: ...  # type: ignore[valid-type]
+
+
+async def acknowledging(value: bytes, done: Acknowledgement) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("function", "arguments", "message"),
     [
+        (
+            only_where,
+            {},
+            r'only_where: -> To\("invoices"\) .* write -> Annotated\[Invoice, To\("in',
+        ),
+        (bare_header, {}, r"parameter 'trace' has no type: write Annotated\[str, Header\("),
+        (acknowledging, {}, 'acknowledging: it takes an Acknowledgement: add ack="manual"'),
+        (plain, {"ack": "manual"}, "plain: ack=.manual. .* add a parameter done: Acknowledgement"),
         (two_values, {}, "two_values: parameter 'other' is not known: the value has a parameter"),
         (variadic, {}, "variadic: parameter 'values' cannot be filled"),
         (complex_value, {}, "complex_value: parameter 'value' complex cannot be made of JSON"),
@@ -616,6 +642,54 @@ def test_wrong_topics() -> None:
         declare(plain, "^a", "b")
     with pytest.raises(ConfigError, match="is no name of a topic"):
         declare(plain, "")
+    with pytest.raises(ConfigError, match=r'write @app\.listener\("a", "b"\)'):
+        declare(plain, ["orders", "payments"])
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("worker", "did you mean workers?"),
+        (
+            "auto_offset_reset",
+            'it is an option of consumers: write options={"auto_offset_reset": …}',
+        ),
+        ("group_id", "use group=, ack=, or the app's options"),
+        ("middlewares", "remove it or check its spelling"),
+    ],
+)
+def test_an_unknown_argument_of_a_listener_is_told_with_what_to_write(
+    name: str, advice: str
+) -> None:
+    with pytest.raises(TypeError) as refused:
+        declare(plain, **{name: 1})
+    assert str(refused.value) == f"@app.listener has no argument {name}: {advice}"
+
+
+@pytest.mark.parametrize("other", ["orders", "^ord.*"])
+def test_two_listeners_of_one_group_do_not_share_a_topic(other: str) -> None:
+    app = App("billing", bootstrap_servers="127.0.0.1:1")
+    app.listener("payments", "orders", name="first")(plain)
+    app.listener("orders", name="archive", group="archive")(plain)
+    app.listener(other, name="second")(plain)
+    with pytest.raises(
+        ConfigError, match="first and second both read orders in group billing, so that each would"
+    ):
+        asyncio.run(app.start())
+
+
+def test_an_unawaited_send_of_a_plain_handler_is_refused(app: App) -> None:
+    @app.listener("orders")
+    def bill(order: str) -> None:
+        app.send("invoices", order)  # type: ignore[unused-coroutine]
+
+    def run() -> None:
+        with app.test() as t:
+            t.blocking.send("orders", "tea")
+            t.blocking.settled()
+
+    with pytest.raises(IllegalStateError, match=r"a plain function: write app\.blocking\.send"):
+        run()
 
 
 def test_two_listeners_of_one_name_are_refused(app: App) -> None:

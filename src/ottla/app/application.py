@@ -11,15 +11,27 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from enum import StrEnum
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    NamedTuple,
+    Never,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from ottla.app.app_schemas import AppSchemas, SchemaChoice
 from ottla.app.declarations.annotations import Arrow
 from ottla.app.declarations.app_options import AppOptions, read_app_options
 from ottla.app.declarations.argument_checks import is_count, is_text
 from ottla.app.declarations.handler_results import CORRELATION_ID, REPLY_TOPIC
-from ottla.app.declarations.handler_threads import HandlerThreads
+from ottla.app.declarations.handler_threads import HandlerThreads, is_handler_thread
 from ottla.app.declarations.listener import (
     AckWord,
     DeclarationContext,
@@ -30,10 +42,11 @@ from ottla.app.declarations.listener import (
     OrderWord,
     Partitions,
     Seek,
+    check_call,
     declare,
     names_at_caller,
 )
-from ottla.app.declarations.listener_spec import Ack, RawRecord
+from ottla.app.declarations.listener_spec import Ack, ListenerSpec, RawRecord
 from ottla.app.declarations.record_decoding import Decoding, Read, SchemaNeededError
 from ottla.app.declarations.record_encoding import Encoding, headers_of
 from ottla.app.declarations.retries import Retry
@@ -283,11 +296,13 @@ class App:
         max_unit_records: int | None = None,
         max_unit_bytes: int | None = None,
         options: Mapping[str, object] | None = None,
+        **unknown: Never,
     ) -> Callable[[Callable[P, R]], Listener[P, R]]:
         """Declare a function that handles the records of topics, or of all topics that a pattern matches.
 
         `group` is `group.id` of the options unless given, else the app's name. `docs/guides/app.md` explains the rest.
         """
+        check_call(topics, unknown)
         arguments = ListenerArguments(
             topics=tuple(each.name if isinstance(each, DeclaredTopic) else each for each in topics),
             name=name,
@@ -314,8 +329,6 @@ class App:
             max_unit_bytes=max_unit_bytes,
             options=options or {},
         )
-        if topics and callable(topics[0]):
-            raise ConfigError(f'write @app.listener("topic") above {topics[0]!r}, with a topic')
         names = names_at_caller()
 
         def decorate(function: Callable[P, R]) -> Listener[P, R]:
@@ -402,7 +415,7 @@ class App:
 
     # The template
 
-    async def send(
+    def send(
         self,
         topic: str | DeclaredTopic,
         value: Any,
@@ -411,12 +424,17 @@ class App:
         partition: int | None = None,
         headers: HeadersToSend = None,
         timestamp_ms: int | None = None,
-    ) -> RecordMetadata:
+    ) -> Coroutine[Any, Any, RecordMetadata]:
         """Send a record, and wait until it is acknowledged.
 
         In an exactly-once handler the record is only collected: it is sent when the handler has succeeded.
         """
-        record = await self._template.encode(
+        if is_handler_thread():
+            # A coroutine cannot be awaited there: the record would count as done, and nothing would be sent.
+            raise IllegalStateError(
+                "app.send(…) has to be awaited, and this handler is a plain function: write app.blocking.send(…)"
+            )
+        return self._template.encode_and_send(
             str(topic),
             value,
             key=key,
@@ -424,15 +442,14 @@ class App:
             headers=headers,
             timestamp_ms=timestamp_ms,
         )
-        return await self._template.send(record)
 
-    async def send_default(self, value: Any, *, key: Any = None) -> RecordMetadata:
+    def send_default(self, value: Any, *, key: Any = None) -> Coroutine[Any, Any, RecordMetadata]:
         """Send to `spring.kafka.template.default-topic`."""
         if self.options.default_topic is None:
             raise IllegalStateError(
                 "there is no default topic: set spring.kafka.template.default-topic, or name the topic"
             )
-        return await self.send(self.options.default_topic, value, key=key)
+        return self.send(self.options.default_topic, value, key=key)
 
     @overload
     async def request(
@@ -563,6 +580,7 @@ class App:
             raise ConfigError(
                 f"app {self.name} has no bootstrap.servers: give the HOST:PORT of a broker or more"
             )
+        _check_shared_topics([each.spec for each in self._listeners.values()])
         self._state = _State.STARTING
         try:
             await self._start()
@@ -809,6 +827,31 @@ class App:
     async def send_encoded(self, record: OutgoingRecord) -> RecordMetadata:
         """Send a record that is bytes already, as retries and the outbox do."""
         return await self._template.send(record)
+
+
+def _check_shared_topics(specs: Sequence[ListenerSpec]) -> None:
+    """Refuse two listeners of one group and topic: with filters, each would drop what is meant for the other."""
+    for first, second in combinations(specs, 2):
+        shared = _shared_topic(first.topics, second.topics)
+        if shared is not None and first.group == second.group:
+            raise ConfigError(
+                f"{first.name} and {second.name} both read {shared} in group {first.group}, so that each would get "
+                "only some of its partitions: give one of them another group=, or make them one"
+            )
+
+
+def _shared_topic(
+    first: tuple[str, ...] | re.Pattern[str], second: tuple[str, ...] | re.Pattern[str]
+) -> str | None:
+    """A topic that both listeners have."""
+    if isinstance(first, re.Pattern) and isinstance(second, re.Pattern):
+        return first.pattern if first == second else None
+    if isinstance(first, re.Pattern):
+        first, second = second, first
+    assert not isinstance(first, re.Pattern)
+    if isinstance(second, re.Pattern):
+        return next((topic for topic in first if second.fullmatch(topic)), None)
+    return next((topic for topic in first if topic in second), None)
 
 
 def _read_all(read: Read, records: Sequence[RawRecord]) -> list[Any]:

@@ -59,7 +59,7 @@ class BlockingApp:
         }
         unit, outbox = CURRENT_UNIT.get(), CURRENT_OUTBOX.get()
         if unit is None and outbox is None:
-            return template.block_on(self._app.send(topic, value, **fields))
+            return template.block_on(template.encode_and_send(str(topic), value, **fields))
         try:
             record = template.encode_now(str(topic), value, **fields)
         except SchemaNeededError:

@@ -220,6 +220,10 @@ class Template:
         """The same without waiting; SchemaNeededError if a codec has to ask the registry."""
         return self.encoding.record(topic, value, **others)
 
+    async def encode_and_send(self, topic: str, value: Any, **others: Any) -> RecordMetadata:
+        """Send a value."""
+        return await self.send(await self.encode(topic, value, **others))
+
     async def send(self, record: OutgoingRecord) -> RecordMetadata:
         """Send a record: into the outbox, into the unit of the handler, into the transaction, or alone."""
         outbox = CURRENT_OUTBOX.get()

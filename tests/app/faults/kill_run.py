@@ -74,13 +74,15 @@ class Figures:
     app_kills: int = 0
     app_pauses: int = 0
     broker_kills: int = 0
+    app_ends: int = 0
     dead_letters: int = 0
     repeated: int = 0
 
     def __str__(self) -> str:
         return (
             f"{self.scenario}: {self.orders} orders in {self.seconds:.0f} s over {self.app_kills} kills and "
-            f"{self.app_pauses} pauses of apps, {self.broker_kills} kills of the broker; "
+            f"{self.app_pauses} pauses of apps, {self.broker_kills} kills of the broker, "
+            f"{self.app_ends} ends of apps without one; "
             f"{self.dead_letters} dead letters, {self.repeated} repetitions"
         )
 
@@ -110,6 +112,13 @@ class AppProcess:
     def process(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "start it first"
         return self._process
+
+    def revive(self) -> bool:
+        """Start it again if it has ended by itself, as a supervisor does; whether it had."""
+        has_ended = self.process.poll() is not None
+        if has_ended:
+            self.start()
+        return has_ended
 
     def restart(self) -> None:
         self.kill()
@@ -154,12 +163,14 @@ class Run:
         assert producer.flush(60) == 0
 
     def disturb(self, seconds: float) -> None:
-        """Kills and pauses, until the time is over."""
+        """Kills and pauses, each at least once, until the time is over."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        certain = ["kill", "broker", "pause"]
+        while certain or time.monotonic() < end:
             time.sleep(self.rng.uniform(0.5, 2.5))
             app = self.rng.choice(self.apps)
-            match self.rng.choices(["kill", "pause", "broker", "both"], [5, 2, 2, 1])[0]:
+            chosen = self.rng.choices(["kill", "pause", "broker", "both"], [5, 2, 2, 1])[0]
+            match certain.pop(0) if certain else chosen:
                 case "kill":
                     app.restart()
                     self.figures.app_kills += 1
@@ -185,6 +196,8 @@ class Run:
         deadline = time.monotonic() + STALL_SECONDS
         last: object = None
         while (left := self.uncommitted()) != {}:
+            # An app that finds no broker for a quarter of a minute does not start.
+            self.figures.app_ends += sum(app.revive() for app in self.apps)
             if left != last:
                 last, deadline = left, time.monotonic() + STALL_SECONDS
             assert time.monotonic() < deadline, f"no progress: {left}"
@@ -263,7 +276,7 @@ class Run:
             for partition in range(PARTITIONS):
                 consumer.assign([TopicPartition(topic, partition, 0)])
                 while (message := consumer.poll(30)) is not None and message.error() is None:
-                    found.append(message.value())
+                    found.append(message.value() or b"")
                 assert message is not None, f"{topic}-{partition} cannot be read to its end"
         finally:
             consumer.close()

@@ -69,7 +69,7 @@ def new_app(servers: str, scenario: Scenario) -> App:
 
 def _listen(app: App, declared: dict[str, Any]) -> None:
     @app.listener(INPUT, **declared)
-    async def copy(value: bytes, key: bytes) -> To[OUTPUT, bytes]:  # type: ignore[valid-type]
+    async def copy(value: bytes, key: bytes) -> To:
         order = json.loads(value)
         await app.send(AUDIT, value, key=key)
         await _work(order)
@@ -78,7 +78,7 @@ def _listen(app: App, declared: dict[str, Any]) -> None:
 
 def _listen_in_threads(app: App, declared: dict[str, Any]) -> None:
     @app.listener(INPUT, **declared)
-    def copy(value: bytes, key: bytes) -> To[OUTPUT, bytes]:  # type: ignore[valid-type]
+    def copy(value: bytes, key: bytes) -> To:
         order = json.loads(value)
         app.blocking.send(AUDIT, value, key=key)
         time.sleep(_chance.random() * 0.003)
@@ -88,7 +88,7 @@ def _listen_in_threads(app: App, declared: dict[str, Any]) -> None:
 
 def _listen_to_batches(app: App, declared: dict[str, Any]) -> None:
     @app.listener(INPUT, batch=True, **declared)
-    async def copy(values: list[bytes]) -> list[To[OUTPUT, bytes]]:  # type: ignore[valid-type]
+    async def copy(values: list[bytes]) -> list[To]:
         results = []
         for index, value in enumerate(values):
             order = json.loads(value)

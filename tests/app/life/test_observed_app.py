@@ -185,15 +185,25 @@ def test_a_partition_that_does_not_move_says_what_it_waits_for() -> None:
     assert texts(reports, FakeRun(ordered, partition(is_full=True, first=8))) == []
 
 
-def test_the_same_stall_keeps_its_key_while_its_duration_grows() -> None:
+@pytest.mark.parametrize(
+    "reasons",
+    [
+        # Brokers are tried in turn, so that their addresses come in another order at every look.
+        (
+            "no broker has answered for 3 s: a:9092 refused, b:9092 refused",
+            "no broker has answered for 14 s: b:9092 refused, a:9092 refused",
+        ),
+        (
+            "orders-0 offset 2 has failed 1 times and has nowhere to go, it is tried again in 1 s: x",
+            "orders-0 offset 2 has failed 2 times and has nowhere to go, it is tried again in 2 s: x",
+        ),
+    ],
+)
+def test_the_same_stall_keeps_its_key_while_its_duration_grows(reasons: tuple[str, str]) -> None:
     reports = ListenerReports(30)
     keys = set()
-    for seconds in (3, 14):
-        health = ListenerHealth(
-            "bill",
-            ListenerStatus.STALLED,
-            (f"no broker has answered for {seconds} s: 127.0.0.1:9092 refused",),
-        )
+    for reason in reasons:
+        health = ListenerHealth("bill", ListenerStatus.STALLED, (reason,))
         (report,) = reports.of([FakeRun(spec_of_app(), health)])  # type: ignore[list-item]
         keys |= {stall.key for stall in report.stalls}
     assert len(keys) == 1

@@ -207,7 +207,9 @@ def test_a_drain_finishes_what_is_in_hand_and_starts_nothing_more(
         async with running(broker, spec) as runtime:
             await reached.wait()
             await runtime.drain(10)
-            assert runtime.listeners["bill"].health().status is ListenerStatus.STOPPED
+            health = runtime.listeners["bill"].health()
+            assert health.status is ListenerStatus.STOPPED
+            assert health.is_ok, "a closed client is no trouble of a listener that was stopped"
 
     asyncio.run(run())
     assert started == [0, 1, 2, 3]

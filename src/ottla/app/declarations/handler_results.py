@@ -130,6 +130,11 @@ def _alternatives(wanted: Any) -> tuple[Any, ...]:
 
 
 def _declared(wanted: Any) -> Declared:
+    if isinstance(wanted, To):
+        raise ConfigError(
+            f'-> To("{wanted.topic}") says where results go, and not what they are: '
+            f'write -> Annotated[Invoice, To("{wanted.topic}")]'
+        )
     marker: To | None = None
     bare = wanted
     if get_origin(wanted) is Annotated:

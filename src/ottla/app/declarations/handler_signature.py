@@ -83,6 +83,17 @@ class HandlerSignature:
     value_type: Any
     """The type of the value parameter; Any if there is none."""
 
+    @property
+    def acknowledges(self) -> bool:
+        """Whether the handler, or a dependency of it, takes an `Acknowledgement`."""
+        return any(map(_acknowledges, self.arguments))
+
+
+def _acknowledges(argument: Argument) -> bool:
+    if isinstance(argument, FromDependency):
+        return any(map(_acknowledges, argument.dependency.arguments))
+    return isinstance(argument, Acknowledged)
+
 
 class SignatureReader:
     """Reads the signatures of one handler and its dependencies."""
@@ -124,6 +135,11 @@ class SignatureReader:
         has_value = False
         for parameter in parameters:
             hint = hints.get(parameter.name, inspect.Parameter.empty)
+            if isinstance(hint, Header | Depends):
+                marker = type(hint).__name__
+                raise self._wrong(
+                    parameter.name, f"has no type: write Annotated[str, {marker}(…)], with its type"
+                )
             if arguments and self._is_left_to_its_default(parameter, hint):
                 continue
             made = argument(parameter, hint, has_value)
@@ -185,7 +201,8 @@ class SignatureReader:
                 raise self._wrong(
                     parameter.name,
                     "is not known: the value has a parameter already; annotate it with Key[…], "
-                    'Header("…") or Depends(…), or call it key, headers, topic, partition, offset or timestamp',
+                    'Annotated[…, Header("…")] or Annotated[…, Depends(…)], or call it key, headers, topic, '
+                    "partition, offset or timestamp",
                 )
             part = RecordPart.VALUE
         if part is RecordPart.VALUE and wanted is Any:

@@ -15,6 +15,18 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
 
 _IDLE_SECONDS: Final = 10.0
+_HERE: Final = threading.local()
+
+
+def is_handler_thread() -> bool:
+    """Whether this is a thread of a plain handler, outside of any event loop that the handler runs itself."""
+    if not getattr(_HERE, "is_handler", False):
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return True
+    return False
 
 
 class _Call(NamedTuple):
@@ -55,6 +67,7 @@ class HandlerThreads:
         return await answer
 
     def _work(self, call: _Call | None) -> None:
+        _HERE.is_handler = True
         while call is not None:
             _run(call)
             with self._lock:

@@ -7,8 +7,9 @@ import functools
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import (
     TYPE_CHECKING,
@@ -286,13 +287,13 @@ def _declare(
         read_ack(arguments.ack) if arguments.ack is not None else options.ack or Ack(AckMode.BATCH)
     )
     decoding = replace(context.decoding, names={**context.decoding.names, **names})
-    acknowledgement = Acknowledgement if ack.mode is AckMode.MANUAL else None
-    reader = SignatureReader(name, decoding, acknowledgement=acknowledgement)
+    reader = SignatureReader(name, decoding, acknowledgement=Acknowledgement)
     signature = _read_signature(reader, function, batch)
     retry = options.retry if arguments.retry is None else _retry_plan(arguments.retry)
     delivery = _word(Delivery, "delivery", arguments.delivery, Delivery.AT_LEAST_ONCE)
     order = _word(Order, "order", arguments.order, Order.PARTITION)
     _check(arguments, batch, ack, delivery, order)
+    _check_acknowledgement(ack, signature)
     idle_after = arguments.idle_after
     idle_seconds = options.idle_after_seconds if idle_after is None else seconds_of(idle_after)
     if (arguments.on_idle is None) != (idle_seconds is None) and idle_after is not None:
@@ -385,6 +386,17 @@ def _check(
         )
 
 
+def _check_acknowledgement(ack: Ack, signature: HandlerSignature) -> None:
+    is_manual = ack.mode is AckMode.MANUAL
+    if is_manual and not signature.acknowledges:
+        raise ConfigError(
+            'ack="manual" commits only what the handler acknowledges: add a parameter done: Acknowledgement, '
+            "and call done.ack()"
+        )
+    if signature.acknowledges and not is_manual:
+        raise ConfigError('it takes an Acknowledgement: add ack="manual" to the listener')
+
+
 def _retry_plan(retry: object) -> RetryPlan:
     if not isinstance(retry, Retry):
         raise ConfigError(f'retry={retry!r}: write retry=Retry("1s", "10s")')
@@ -423,7 +435,7 @@ def _topics(topics: tuple[str | re.Pattern[str], ...]) -> tuple[str, ...] | re.P
     patterns = []
     for topic in topics:
         if not is_text(topic) and not isinstance(topic, re.Pattern):
-            raise ConfigError(f"{topic!r} is no name of a topic")
+            raise ConfigError(f'{topic!r} is no name of a topic: write @app.listener("a", "b")')
         try:
             pattern = pattern_of(topic)
         except ValueError as error:
@@ -484,6 +496,32 @@ def _filter(
 def _instance(name: str, options: AppOptions) -> dict[str, object]:
     """Static membership: two listeners with one group.instance.id would fence each other."""
     return {} if options.instance is None else {"group.instance.id": f"{options.instance}-{name}"}
+
+
+def check_call(topics: Sequence[object], unknown: Mapping[str, object]) -> None:
+    """Refuse `@app.listener` without a topic, and arguments that it does not have."""
+    for name in unknown:
+        raise _unknown_argument(name)
+    if topics and callable(topics[0]):
+        name = getattr(topics[0], "__name__", repr(topics[0]))
+        raise ConfigError(f'write @app.listener("topic") above {name}, with a topic')
+
+
+def _unknown_argument(name: str) -> TypeError:
+    from ottla.config.consumer import ConsumerConfig
+    from ottla.config.options import find_option
+
+    dotted = name.replace("_", ".")
+    nearest = get_close_matches(name, [each.name for each in fields(ListenerArguments)], n=1)
+    try:
+        find_option(ConsumerConfig, dotted)
+    except ConfigError:
+        advice = f"did you mean {nearest[0]}?" if nearest else "remove it or check its spelling"
+    else:
+        advice = f'it is an option of consumers: write options={{"{name}": …}}'
+        if dotted in _OWNER_OPTIONS:
+            advice = "use group=, ack=, or the app's options"
+    return TypeError(f"@app.listener has no argument {name}: {advice}")
 
 
 def _consumer_options(options: Mapping[str, object]) -> dict[str, object]:

@@ -14,7 +14,7 @@ from ottla.app.listening.listener_health import ListenerHealth, ListenerStatus, 
 from ottla.app.listening.listener_run import ListenerRun
 from ottla.model import TopicPartition
 
-_SECONDS: Final = re.compile(r"\d+(\.\d+)? s\b")
+_GROWING: Final = re.compile(r"\d+(?:\.\d+)? (?:s|times)\b")
 
 
 class ListenerReports:
@@ -86,5 +86,6 @@ def _reason(spec: ListenerSpec, partition: PartitionHealth) -> str | None:
 
 
 def _stall(spec: ListenerSpec, reason: str) -> Stall:
-    # The same stall has the same key at every look, whatever its duration is.
-    return Stall(f"{spec.name} {_SECONDS.sub('', reason)}", f"listener {spec.name}: {reason}")
+    # The same stall has the same key at every look: what follows its duration or the number of its attempts, such as
+    # the addresses that were tried, may come in another order.
+    return Stall(f"{spec.name} {_GROWING.split(reason)[0]}", f"listener {spec.name}: {reason}")

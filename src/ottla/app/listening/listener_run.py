@@ -382,8 +382,9 @@ class ListenerRun:
         consumer = self._consumer
         assert consumer is not None
         self.counters.rebalances += 1
-        self._was_assigned = True
         self._group_metadata = consumer.group_metadata()
+        # Until there are windows: without any it would seem to be settled.
+        self._was_assigned = not partitions
         # Nothing is read before the committed offsets and their gaps are known.
         self._unclaimed |= dict.fromkeys(partitions)
         if partitions:
@@ -411,6 +412,7 @@ class ListenerRun:
             consumer.resume(partitions)
         if self.spec.start_positions is not None:
             await self._seek_to(consumer, await self.spec.start_positions(partitions))
+        self._was_assigned = True
         await _call(self.spec.on_assigned, partitions)
 
     def _claim(
@@ -663,7 +665,7 @@ class ListenerRun:
         if self._failure is not None:
             reason = f"it failed: {type(self._failure).__name__}: {self._failure}"
             return ListenerHealth(self.spec.name, ListenerStatus.FAILED, (reason,))
-        if self._consumer is None:
+        if self._consumer is None or self._status is ListenerStatus.STOPPED:
             return ListenerHealth(self.spec.name, self._status)
         consumer = self._consumer.health()
         reasons = [*self._stalls(), *consumer.reasons]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -24,7 +26,11 @@ if TYPE_CHECKING:
 SessionT = TypeVar("SessionT")
 
 _NO_ID: Final = ""
+_LOG: Final = logging.getLogger(__name__)
 _FLUSH_SECONDS: Final = 5.0
+# Shorter than max.poll.interval.ms: the listener does not poll meanwhile.
+_POSITIONS_SECONDS: Final = 60.0
+_POSITIONS_PAUSE_SECONDS: Final = 1.0
 _SETTLED_PAUSE_SECONDS: Final = 0.02
 DEFAULT_INBOX_RETENTION: Final = "7d"
 
@@ -147,8 +153,17 @@ class Outbox:
             self._topic_ids.pop(topic, None)  # it may have been created again
         ids = await self._ids_of(sorted(topics))
         places = [(topic, ids[topic], number) for topic, number in partitions]
-        async with self._used().connection() as connection:
-            return await connection.transact(read_next_offsets(self.tables, group, places))
+        deadline = time.monotonic() + _POSITIONS_SECONDS
+        while True:
+            try:
+                async with self._used().connection() as connection:
+                    return await connection.transact(read_next_offsets(self.tables, group, places))
+            except Exception as error:
+                # Without the database's answer the listener would start at the wrong place.
+                if time.monotonic() >= deadline:
+                    raise
+                _LOG.warning("group %s waits for the database of its offsets: %s", group, error)
+                await asyncio.sleep(_POSITIONS_PAUSE_SECONDS)
 
     async def _ids_of(self, topics: Sequence[str]) -> Mapping[str, str]:
         """The ids of topics; brokers before Kafka 2.8 have none."""
