@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from tests.app.listening.listeners import (
@@ -32,7 +33,7 @@ from ottla.app.declarations.listener_spec import (
 )
 from ottla.app.delivery.unit import OutgoingRecord, Unit
 from ottla.app.errors import HandlerTimeoutError
-from ottla.errors import KafkaError
+from ottla.errors import IllegalStateError, KafkaError
 from ottla.testing import Broker
 
 DELIVERIES = pytest.mark.parametrize("delivery", list(Delivery))
@@ -502,3 +503,52 @@ def test_the_records_of_a_topic_that_was_made_again_are_all_handled(
 
     asyncio.run(run())
     assert set(range(1000, 1020)) <= set(numbers(broker))
+
+
+def test_a_metadata_limit_that_was_lowered_is_told(broker: Broker) -> None:
+    """The gaps of the last run do not fit any more, and must not be left out."""
+    seed(broker, "orders", 200, keys=200)
+
+    async def run() -> None:
+        async def every_second(record: RawRecord, unit: Unit) -> None:
+            if record.offset % 2 == 0 and not is_released:
+                await asyncio.sleep(60)
+            copy_to("invoices", record, unit)
+
+        is_released = False
+        spec = listener(
+            OneByOne(every_second), order=Order.KEY, workers=200, delivery=Delivery.EXACTLY_ONCE
+        )
+        async with running(broker, spec) as runtime:
+            await until(lambda: runtime.listeners["bill"].counters.done == 100)
+            await until(lambda: runtime.listeners["bill"]._finisher.is_settled)
+            await runtime.stop()
+        is_released = True
+        async with running(broker, spec) as runtime:
+            run = runtime.listeners["bill"]
+            run._limits = replace(run._limits, metadata_bytes=60)
+            with pytest.raises(IllegalStateError, match=r"raise offset\.metadata\.max\.bytes"):
+                await runtime.wait()
+
+    asyncio.run(run())
+    assert sorted(numbers(broker)) == list(range(1, 200, 2))
+
+
+@DELIVERIES
+def test_a_restart_skips_nothing_though_the_group_began_at_the_end(
+    broker: Broker, delivery: Delivery
+) -> None:
+    """auto.offset.reset=latest, and no record came before the restart."""
+    create_topic(broker, "orders")
+
+    async def run() -> None:
+        spec = listener(OneByOne(bill), delivery=delivery)
+        options: dict[str, object] = {"auto.offset.reset": "latest"}
+        async with running(broker, spec, **options):
+            await until(lambda: committed(broker) == 0)
+        await asyncio.to_thread(seed, broker, "orders", 5)
+        async with running(broker, spec, **options) as runtime:
+            await runtime.settled()
+
+    asyncio.run(run())
+    assert numbers(broker) == list(range(5))

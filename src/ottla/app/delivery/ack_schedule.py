@@ -21,6 +21,11 @@ class AckSchedule:
         self._committed_at = now
         self._finished_count = 0
         self._has_batch = False
+        self._is_hurried = False
+
+    def hurry(self) -> None:
+        """Commit at the next opportunity, whatever the ack mode."""
+        self._is_hurried = True
 
     def finished(self, records: int) -> bool:
         """So many records were finished; whether a commit is due for that."""
@@ -37,7 +42,7 @@ class AckSchedule:
 
     def is_due(self, now: float) -> bool:
         """Whether to commit now, if there is something to commit."""
-        if now >= self._committed_at + self._seconds:
+        if self._is_hurried or now >= self._committed_at + self._seconds:
             return True
         if self._mode is AckMode.BATCH:
             return self._has_batch
@@ -49,7 +54,7 @@ class AckSchedule:
         """A commit of everything that is finished was sent."""
         self._committed_at = now
         self._finished_count = 0
-        self._has_batch = False
+        self._has_batch = self._is_hurried = False
 
     def seconds_left(self, now: float) -> float:
         """Until a commit is due for its time."""

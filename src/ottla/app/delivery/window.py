@@ -324,6 +324,15 @@ class PartitionWindow:
             return None
         return found
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it is known where it began."""
+        return self.progress.position is not None
+
+    def begin_at(self, offset: int) -> None:
+        """The consumer has chosen where to begin; no record has come yet."""
+        self.start_offset = self.progress.position = offset
+
     def passed_by(self, offset: int) -> None:
         """Records from this offset on came after it was closed: without a committed offset, a claim begins there."""
         if self.start_offset is None:

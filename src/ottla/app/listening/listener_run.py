@@ -133,6 +133,7 @@ class ListenerRun:
                 await self._consumer.close()
             raise
         self._max_poll_seconds = config.max_poll_interval_ms / 1000
+        self._skips_old_records = config.auto_offset_reset != "earliest"
         self._isolation_level = (
             IsolationLevel.READ_COMMITTED
             if config.reads_committed
@@ -256,6 +257,8 @@ class ListenerRun:
             self._take(records)
         while self._commands:
             await self._commands.popleft()[0]()
+        if self._skips_old_records:
+            await self._note_starts(consumer)
         self._pause_and_resume(consumer)
         self._finisher.commit_due(consumer)
         self._workers.note_slow_runs()
@@ -318,6 +321,18 @@ class ListenerRun:
                 self._finisher.finished(
                     window, 0
                 )  # the position has passed offsets without records
+
+    async def _note_starts(self, consumer: RawConsumer) -> None:
+        """Commit where partitions begin that have no committed offset.
+
+        With auto.offset.reset=latest the next owner would begin at a later end, and skip what came in between.
+        """
+        for partition, window in list(self._windows.items()):
+            if not window.has_begun and not window.is_closed:
+                offset = await _position(consumer, partition, 0)
+                if offset >= 0:
+                    window.begin_at(offset)
+                    self._finisher.began()
 
     def _pause_and_resume(self, consumer: RawConsumer) -> None:
         windows, limits = self._windows.values(), self._limits
@@ -739,9 +754,11 @@ class _RebalanceCalls:
         await self._run.lost(partitions)
 
 
-async def _position(consumer: RawConsumer, partition: TopicPartition) -> int:
+async def _position(
+    consumer: RawConsumer, partition: TopicPartition, seconds: float = _POLL_SECONDS
+) -> int:
     try:
-        return await consumer.position(partition, _POLL_SECONDS)
+        return await consumer.position(partition, seconds)
     except (WakeupError, TimedOutError, IllegalStateError):
         return -1
 

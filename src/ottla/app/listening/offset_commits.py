@@ -180,6 +180,10 @@ class OffsetCommits:
         """Partitions are being given up: workers must not wait for the next commit, which comes after them."""
         self._committed.set()
 
+    def began(self) -> None:
+        """A partition has begun without a committed offset: where is committed at once."""
+        self._schedule.hurry()
+
     def commit_due(self, consumer: RawConsumer) -> None:
         """Send a commit if one is due; called by the pump between polls."""
         now = self._loop.time()

@@ -206,6 +206,10 @@ class TransactionCommitter:
     def closing(self) -> None:
         """Partitions are being given up: no worker waits for the pump."""
 
+    def began(self) -> None:
+        """A partition has begun without a committed offset: the next transaction commits where."""
+        self._has_work.set()
+
     def commit_due(self, consumer: RawConsumer) -> None:
         """Nothing to do between polls: transactions have a producer of their own."""
 
@@ -475,8 +479,12 @@ class TransactionCommitter:
             offset = window.to_commit(progress)
             if offset is not None:
                 offsets[window] = offset
-            # Outputs never go without the offsets of their records.
-            assert offset is not None or window not in finished, f"{window.partition}: no room"
+            elif window in finished:
+                # Outputs never go without the offsets of their records. Only a limit that was lowered leads here.
+                raise IllegalStateError(
+                    f"listener {self._spec.name}: what is finished in {window.partition} does not fit into the "
+                    "metadata of its offset any more: raise offset.metadata.max.bytes to what it was"
+                )
         return offsets
 
     def _succeeded(
