@@ -169,6 +169,57 @@ def test_a_request_without_a_reply_times_out(app: App) -> None:
     asyncio.run(main())
 
 
+def test_a_request_that_waits_when_the_app_stops_fails(app: App) -> None:
+    asked = threading.Event()
+
+    @app.listener("quotes")
+    async def keep_silent(question: str) -> None:
+        asked.set()
+
+    async def main() -> None:
+        async with app.test():
+            waiting = asyncio.ensure_future(app.request("quotes", "?", timeout="30s"))
+            while not asked.is_set():
+                await asyncio.sleep(0.01)
+        with pytest.raises(IllegalStateError, match="stopped before the reply came"):
+            await waiting
+
+    asyncio.run(main())
+
+
+_FORKING = """
+import asyncio, os, signal
+from ottla.app import App
+
+app = App("billing", bootstrap_servers="127.0.0.1:1")
+
+async def main():
+    async with app.test():
+        if os.fork() == 0:
+            signal.alarm(10)
+            try:
+                app.blocking.send("orders", "tea")
+            except BaseException as error:
+                print(error, flush=True)
+            os._exit(0)
+        await asyncio.to_thread(os.wait)
+
+asyncio.run(main())
+"""
+
+
+def test_a_forked_process_cannot_send_with_the_app_of_its_parent() -> None:
+    """It would wait for an event loop that does not run in it."""
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _FORKING],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "this process was forked after the app had started" in ended.stdout
+
+
 def test_a_transaction_is_seen_whole_or_not_at_all(app: App) -> None:
     async def pay(fails: bool) -> None:
         async with app.transaction():

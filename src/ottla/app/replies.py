@@ -13,7 +13,7 @@ from ottla.app.declarations.record_decoding import last_header
 from ottla.client.admin_model.topics import NewTopic
 from ottla.client.aio.admin.client import Admin
 from ottla.client.aio.consumer.consumer import Consumer
-from ottla.errors import ErrorCode, KafkaError, RetriableError, TimedOutError
+from ottla.errors import ErrorCode, IllegalStateError, KafkaError, RetriableError, TimedOutError
 
 log = logging.getLogger("ottla.app")
 
@@ -134,10 +134,13 @@ class Replies:
         self._waiting.pop(correlation, None)
 
     async def close(self) -> None:
-        """Stop reading; requests that wait are cancelled."""
+        """Stop reading; requests that wait fail."""
         await self._stop_reading()
         for waiting in self._waiting.values():
-            waiting.cancel()
+            if not waiting.done():
+                waiting.set_exception(
+                    IllegalStateError("the app was stopped before the reply came")
+                )
         self._waiting.clear()
 
     async def _stop_reading(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import uuid
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -170,6 +171,7 @@ class Template:
     def open(self, clients: TemplateClients, transactional_id_prefix: str) -> None:
         """The app has started on this loop."""
         self._clients = clients
+        self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._transactions = TransactionPool(clients, transactional_id_prefix)
 
@@ -190,6 +192,12 @@ class Template:
         """The clients; IllegalStateError if the app does not run."""
         if self._clients is None:
             raise IllegalStateError(f"app {self._app_name} sends nothing: {self._why_not}")
+        if os.getpid() != self._pid:
+            # Its loop and its connections belong to the parent: waiting for them would never end.
+            raise IllegalStateError(
+                f"app {self._app_name} sends nothing: this process was forked after the app had started; "
+                "start the app in the child"
+            )
         return self._clients
 
     def loop(self) -> asyncio.AbstractEventLoop:

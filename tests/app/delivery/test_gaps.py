@@ -72,3 +72,15 @@ def test_text_of_others_says_nothing_or_something_well_formed(text: str) -> None
     for start, end in found.finished:
         assert at < start < end
         at = end
+
+
+def test_attempts_alone_never_keep_an_offset_from_being_committed() -> None:
+    assert encode_gaps(5, Gaps((), (Attempts(5, 1, 2),)), max_bytes=4) == ""
+    assert encode_gaps(5, Gaps(((6, 7),), ()), max_bytes=4) is None
+
+
+def test_ranges_beyond_any_log_are_not_believed() -> None:
+    """A commit at such an offset could not even be sent."""
+    text = encode_gaps(5, Gaps(((6, 1 << 63),)), max_bytes=100)
+    assert text is not None
+    assert decode_gaps(text, 5) == NO_GAPS

@@ -139,3 +139,34 @@ def test_queue_keeps_its_order_and_loses_nothing(order: Order) -> None:
     run_state_machine_as_test(
         machine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
     )
+
+
+@pytest.mark.parametrize("order", [Order.PARTITION, Order.KEY])
+@pytest.mark.parametrize("put_back", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_records_that_are_put_back_come_in_the_order_of_the_log(
+    order: Order, put_back: tuple[int, ...]
+) -> None:
+    """Their units were refused after the next record of the key had become the first one."""
+    queue = create_queue(order)
+    records = [raw(offset, b"k") for offset in range(5)]
+    queue.add(records)
+    for _ in range(3):
+        queue.settle(queue.take(1, now_ms=0))
+    for offset in put_back:
+        queue.requeue(records[offset], due_ms=10)
+    taken = []
+    while len(queue):
+        taken += queue.take(1, now_ms=10)
+        queue.settle(taken[-1:])
+    assert [record.offset for record in taken] == [0, 1, 2, 3, 4]
+
+
+def test_a_record_that_is_put_back_while_a_worker_has_later_ones_goes_before_what_is_left() -> None:
+    queue = create_queue(Order.PARTITION)
+    records = [raw(offset) for offset in range(5)]
+    queue.add(records)
+    queue.settle(queue.take(1, now_ms=0))
+    taken = queue.take(3, now_ms=0)
+    queue.requeue(records[0], due_ms=0)
+    queue.settle(taken, again=taken[1:])
+    assert [record.offset for record in queue.take(9, now_ms=0)] == [0, 2, 3, 4]

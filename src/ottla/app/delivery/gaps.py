@@ -22,6 +22,7 @@ _BITS: Final = 5
 _MORE: Final = 1 << _BITS
 _MASK: Final = _MORE - 1
 _MAX_NUMBER_BITS: Final = 63
+_MAX_OFFSET: Final = (1 << 63) - 1
 
 
 class Attempts(NamedTuple):
@@ -51,7 +52,7 @@ def encode_gaps(base_offset: int, gaps: Gaps, max_bytes: int) -> str | None:
     text = f"{_PREFIX}:{base_offset}:{runs}:"
     left = max_bytes - len(text)
     if left < 0:
-        return None
+        return None if gaps.finished else ""
     for offset, failed, due_ms in gaps.attempts:
         each = "".join(map(_encode_number, (offset - base_offset, failed, due_ms)))
         left -= len(each)
@@ -107,6 +108,8 @@ def _ranges(base_offset: int, lengths: Iterator[int]) -> Iterator[tuple[int, int
             raise ValueError("runs are never empty")
         start = at + unfinished
         at = start + length
+        if at > _MAX_OFFSET:
+            raise ValueError("no log is that long")
         yield start, at
 
 

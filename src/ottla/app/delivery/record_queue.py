@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
@@ -104,12 +105,16 @@ class PartitionQueue:
         """The partition is free again."""
         self._is_taken = False
         if again:
-            self._records.extendleft(reversed(again))
+            records = self._records
+            is_behind = bool(records) and records[0].offset < again[-1].offset
+            records.extendleft(reversed(again))
+            if is_behind:  # something was put back meanwhile
+                self._records = deque(sorted(records, key=_offset_of))
             self._due_ms.update(due_ms)
 
     def requeue(self, record: RawRecord, due_ms: int) -> None:
-        """The record is the next one, when it is due."""
-        self._records.appendleft(record)
+        """The record goes back to its place in the log."""
+        insort(self._records, record, key=_offset_of)
         self._due_ms[record.offset] = due_ms
 
 
@@ -235,12 +240,37 @@ class KeyQueue:
         self._due_ms[record.offset] = due_ms
         key = self.key_of(record)
         if key is not None and key in self._followers:
-            behind = self._followers[key]
-            self._followers[key] = deque([record, *(behind or ())])
+            behind = self._followers[key] or deque()
+            insort(behind, record, key=_offset_of)
+            self._followers[key] = behind
             self._follower_count += 1
+            if behind[0] is record:
+                self._put_before(key, record)
             return
         if key is not None:
             self._followers[key] = None
+        self._enqueue(record)
+
+    def _put_before(self, key: bytes, record: RawRecord) -> None:
+        """Let the first follower go before a later record of its key, unless a worker has that already."""
+
+        def is_later(head: RawRecord) -> bool:
+            return head.key == key and head.offset > record.offset
+
+        head = next(filter(is_later, self._ready), None)
+        if head is not None:
+            self._ready.remove(head)
+        else:
+            waiting = next((each for each in self._waiting if is_later(each[2])), None)
+            if waiting is None:
+                return
+            self._waiting.remove(waiting)
+            heapq.heapify(self._waiting)
+            head = waiting[2]
+            self._due_ms[head.offset] = waiting[0]
+        behind = self._followers[key]
+        assert behind
+        behind[0] = head
         self._enqueue(record)
 
     def _enqueue_first(self, record: RawRecord) -> None:

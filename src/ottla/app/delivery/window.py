@@ -163,9 +163,11 @@ class PartitionWindow:
             and self._has_metadata_room()
         )
 
-    def _has_metadata_room(self) -> bool:
+    def _has_metadata_room(self, records: int = 1) -> bool:
+        """Whether so many more records may start."""
         limits = self.limits
-        return self.progress.has_room(self.started_count, limits.metadata_bytes, limits.pause_bytes)
+        started = self.started_count + records - 1
+        return self.progress.has_room(started, limits.metadata_bytes, limits.pause_bytes)
 
     # Work
 
@@ -175,6 +177,8 @@ class PartitionWindow:
             return []
         self.is_blocked = not self._has_metadata_room()
         if not self.is_blocked:
+            while limit > 1 and not self._has_metadata_room(limit):
+                limit //= 2
             records = self.queue.take(limit, now_ms)
         else:
             first = self.progress.commit_offset
@@ -319,6 +323,11 @@ class PartitionWindow:
         if last is not None and (last.offset, last.metadata) == (offset, metadata):
             return None
         return found
+
+    def passed_by(self, offset: int) -> None:
+        """Records from this offset on came after it was closed: without a committed offset, a claim begins there."""
+        if self.start_offset is None:
+            self.start_offset = offset
 
     def restart_offset(self, committed: OffsetAndMetadata | None) -> int | None:
         """Where to begin again: where it began, if nothing was committed since; None for the committed offset."""

@@ -230,7 +230,7 @@ class ListenerRun:
                     failures = 0
                 except RetriableError as error:
                     failures += 1
-                    delay = min(_MAX_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2**failures)
+                    delay = _backoff_seconds(failures)
                     log.warning("%s: %s; again in %.1f s", self.spec.name, error, delay)
                     await asyncio.sleep(delay)
         except Exception as error:
@@ -294,9 +294,16 @@ class ListenerRun:
         now_ms = self._clock.now_ms()
         for partition, next_offset in records.next_offsets.items():
             window = self._windows.get(partition)
-            if window is None or window.is_closed:
+            if window is None:
                 continue
             found = records.records(partition)
+            first_offset = found[0].offset if found else next_offset.offset
+            if window.is_closed:
+                window.passed_by(first_offset)
+                continue
+            position = window.progress.position
+            if position is not None and first_offset < position:
+                window = self._begin_again(window, first_offset)
             due_ms: dict[int, int] = {}
             if window.is_retry_topic:
                 for record in found:
@@ -429,7 +436,7 @@ class ListenerRun:
         committed: OffsetAndMetadata | None,
         gaps: Gaps,
         start_offset: int | None,
-    ) -> None:
+    ) -> PartitionWindow:
         before = self._windows.get(partition)
         window = PartitionWindow(
             partition,
@@ -443,6 +450,14 @@ class ListenerRun:
         # The consumer's partition is still paused.
         window.is_fetch_paused = before is not None and before.is_fetch_paused
         self._windows[partition] = window
+        return window
+
+    def _begin_again(self, before: PartitionWindow, offset: int) -> PartitionWindow:
+        """The topic was made again, or its end was cut off: what is known is about other records."""
+        log.warning("%s: %s begins again at offset %d", self.spec.name, before.partition, offset)
+        self._workers.close_units([before], "its partition has begun again")
+        before.close()
+        return self._open(before.partition, before.committed, NO_GAPS, offset)
 
     async def _claim_again(self) -> None:
         """The committer dropped everything: go back to the committed offsets."""
@@ -691,6 +706,10 @@ class ListenerRun:
             and now - since >= _SLOW_HANDLER_SECONDS
             and not run.is_overdue
         ]
+
+
+def _backoff_seconds(failures: int) -> float:
+    return min(_MAX_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * (1 << min(failures, 16)))
 
 
 def _health_of(window: PartitionWindow) -> PartitionHealth:

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.app.declarations.listener_spec import ListenerSpec, RawRecord
+from ottla.app.declarations.listener_spec import ListenerSpec, Order, RawRecord
 from ottla.app.delivery.unit import Unit
 from ottla.app.delivery.window import PartitionWindow
 from ottla.app.instruments import Instruments
@@ -26,6 +26,7 @@ from ottla.app.listening.clients import Clients, RawConsumer
 from ottla.app.listening.listener_health import ListenerCounters
 from ottla.app.listening.metadata_limit import metadata_error
 from ottla.app.listening.offset_commits import NotDelivered
+from ottla.app.listening.output_topics import OutputTopics
 from ottla.client.aio.producer.producer import Producer
 from ottla.client.model import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.send.delivery import RecordFuture
@@ -54,6 +55,16 @@ _REFUSED_RECORDS: Final = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.POLICY_VIOLATION,
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+# The group has moved on: with the same member and generation its offsets are refused for ever.
+_MOVED_ON: Final = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
 
@@ -115,11 +126,15 @@ class TransactionCommitter:
         self._producer: Producer | None = None
         self._units: deque[FinishedUnit] = deque()
         self._waiting_bytes = 0
+        # The first record of each key, or partition, whose unit was refused: later ones wait until it is handled again.
+        self._held: dict[tuple[PartitionWindow, bytes | None], int] = {}
+        self._output_topics = OutputTopics(clients, _is_refusal)
         self._in_transaction: Sequence[FinishedUnit] = ()
         self._has_work = asyncio.Event()
         self._is_hurried = asyncio.Event()
         self._committed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._refused_group: ConsumerGroupMetadata | None = None
         self.last_error: Exception | None = None
         """Why the last transaction did not succeed; None after one that did."""
 
@@ -150,7 +165,13 @@ class TransactionCommitter:
     ) -> Coroutine[Any, Any, None] | None:
         """Take a finished unit for the next transaction."""
         window.handled(records)
-        self._units.append(FinishedUnit(window, records, unit))
+        finished = FinishedUnit(window, records, unit)
+        if self._held:
+            if self._is_held(finished):
+                self._give_back(finished)
+                return None
+            self._release(finished)
+        self._units.append(finished)
         self._waiting_bytes += unit.size_bytes
         self._has_work.set()
         if window.is_fetch_paused:
@@ -202,7 +223,12 @@ class TransactionCommitter:
     ) -> None:
         """Commit the finished units of these windows now."""
         deadline = self._loop.time() + seconds
-        while self._has_units_of(windows) and self._task is not None and not self._task.done():
+        while (
+            self._has_units_of(windows)
+            and self._task is not None
+            and not self._task.done()
+            and (self._refused_group is None or self._refused_group != self._group_metadata())
+        ):
             self._is_hurried.set()
             self._has_work.set()
             self._committed.clear()
@@ -238,6 +264,7 @@ class TransactionCommitter:
                     await self._start_over(error, failures)
                 except KafkaError as error:
                     failures += 1
+                    self._output_topics.forget()
                     self._note(error)
                     self._units.extendleft(reversed(self._in_transaction))
                     self._waiting_bytes += sum(
@@ -263,11 +290,10 @@ class TransactionCommitter:
         self._is_hurried.clear()
 
     def _take_units(self) -> list[FinishedUnit]:
-        units = [
-            each
-            for each in self._units
-            if not each.window.is_closed and self._windows.get(each.window.partition) is each.window
-        ]
+        units = [each for each in self._units if not self._is_given_up(each.window)]
+        self._held = {
+            place: offset for place, offset in self._held.items() if not self._is_given_up(place[0])
+        }
         self._units.clear()
         self._waiting_bytes = 0
         self._in_transaction = units
@@ -282,13 +308,75 @@ class TransactionCommitter:
                 self._refuse(units[0], error.refused[0])
                 return
             # A batch is refused as a whole, whichever of its records is to blame: find out, in order.
-            for place, each in enumerate(units):
-                self._in_transaction = units[place:]
+            rest = deque(units)
+            while rest:
+                self._in_transaction = tuple(rest)
+                each = rest.popleft()
+                if self._is_given_up(each.window):
+                    continue  # its outputs would go without its offsets
                 await self._commit([each])
+                # At once: the hold ends when the refused one is handled again.
+                rest = self._without_held(rest)
 
     def _refuse(self, finished: FinishedUnit, error: Exception) -> None:
         self._in_transaction = ()
+        for record in finished.records:
+            place = self._place(finished.window, record)
+            if place is not None:
+                self._held[place] = min(record.offset, self._held.get(place, record.offset))
+        self._units = self._without_held(self._units)
+        self._waiting_bytes = sum(each.unit.size_bytes for each in self._units)
         self._not_delivered(finished.window, finished.records, finished.unit, error)
+
+    def _place(
+        self, window: PartitionWindow, record: RawRecord
+    ) -> tuple[PartitionWindow, bytes | None] | None:
+        """What keeps records in order; None if nothing does."""
+        if self._spec.order is Order.PARTITION:
+            return window, None
+        if self._spec.order is Order.KEY and record.key is not None:
+            return window, record.key
+        return None
+
+    def _is_held(self, finished: FinishedUnit) -> bool:
+        """Whether a record has to stay behind one whose unit was refused."""
+        if not self._held:
+            return False
+        first: dict[tuple[PartitionWindow, bytes | None], int] = {}
+        for record in finished.records:
+            place = self._place(finished.window, record)
+            if place is not None:
+                first.setdefault(
+                    place, record.offset
+                )  # records of a unit are in the order of the log
+        return any(offset > self._held.get(place, offset) for place, offset in first.items())
+
+    def _without_held(self, units: Sequence[FinishedUnit]) -> deque[FinishedUnit]:
+        """Those that may go; the others are given back."""
+        free: deque[FinishedUnit] = deque()
+        for each in units:
+            self._give_back(each) if self._is_held(each) else free.append(each)
+        return free
+
+    def _release(self, finished: FinishedUnit) -> None:
+        """The records are handled again, or letters: what follows them may follow."""
+        for record in finished.records:
+            place = self._place(finished.window, record)
+            if place is not None:
+                self._held.pop(place, None)
+
+    def _give_back(self, finished: FinishedUnit) -> None:
+        """Drop the unit; its records are handled again, behind the one that was refused."""
+        window = finished.window
+        if window.is_closed:
+            return
+        window.retract(finished.records)
+        for record in finished.records:
+            window.requeue(record, 0)
+        self._offer(window)
+
+    def _is_given_up(self, window: PartitionWindow) -> bool:
+        return window.is_closed or self._windows.get(window.partition) is not window
 
     async def _transaction(self, units: list[FinishedUnit]) -> None:
         began = self._loop.time()
@@ -298,6 +386,9 @@ class TransactionCommitter:
             return
         producer = self._producer
         assert producer is not None
+        refused = await self._output_topics.missing_of(producer, [each.unit for each in units])
+        if refused:
+            raise _RefusedError(refused)
         producer.begin_transaction()
         try:
             await self._send(producer, units)
@@ -307,8 +398,11 @@ class TransactionCommitter:
         except (FatalError, asyncio.CancelledError):
             raise  # closing the producer aborts
         except Exception as error:
-            if isinstance(error, KafkaError) and error.code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
-                self._on_fatal(metadata_error(self._spec, error))
+            if isinstance(error, KafkaError):
+                if error.code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
+                    self._on_fatal(metadata_error(self._spec, error))
+                if error.code in _MOVED_ON:
+                    self._refused_group = group
             await self._abort(producer)
             raise
         try:
@@ -436,6 +530,7 @@ class TransactionCommitter:
             window.close()
         self._in_transaction = ()
         self._committed.set()
+        self._output_topics.forget()
         producer, self._producer = self._producer, None
         if producer is not None:
             await producer.close(0)

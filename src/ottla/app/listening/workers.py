@@ -203,6 +203,8 @@ class Workers:
             records = self._start(window, now_ms)
             if not records:
                 window.is_queued = False
+                if window.next_due_ms is not None:
+                    self._arm_timer()  # workers that other windows keep busy would never look again
                 continue
             if self._spec.order is Order.PARTITION:
                 window.is_queued = False  # until these are done
@@ -268,6 +270,9 @@ class Workers:
                 run.record = record
                 try:
                     await handler((record,), unit)
+                except asyncio.CancelledError as error:
+                    failure = _handler_cancelled(error)
+                    break
                 except Exception as error:
                     failure = error
                     break
@@ -442,10 +447,7 @@ class Workers:
                 else:
                     await self._call_until(run, shown, timeout)
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            return HandlerCancelledError(f"the handler was cancelled: {error}")
+            return _handler_cancelled(error)
         except Exception as error:
             if unit.acknowledge is not None and self.finisher.is_acknowledged(unit):
                 log.error(
@@ -493,6 +495,11 @@ class Workers:
         timer = self._loop.call_later(timeout, expire)
         try:
             await self._spec.handler(shown, run.unit)
+        except Exception as error:
+            # Its unit takes no result any more: that is an effect of the timeout.
+            if run.is_overdue:
+                raise self._timed_out(timeout) from error
+            raise
         finally:
             timer.cancel()
         if run.is_overdue:
@@ -708,6 +715,14 @@ class _Leftover:
         """These are through."""
         offsets = {record.offset for record in records}
         self.again = [record for record in self.again if record.offset not in offsets]
+
+
+def _handler_cancelled(error: asyncio.CancelledError) -> HandlerCancelledError:
+    """A failure of the handler; raises the error again if the worker itself is cancelled."""
+    task = asyncio.current_task()
+    if task is None or task.cancelling():
+        raise error
+    return HandlerCancelledError(f"the handler was cancelled: {error}")
 
 
 def place_of(record: RawRecord) -> str:
