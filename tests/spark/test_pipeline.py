@@ -220,6 +220,8 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("ottla.spark.pipeline.pipeline.require_java", lambda: None)
     monkeypatch.setattr("ottla.spark.pipeline.pipeline.start_session", start)
+    # Other tests of the same process may have left a session, which is a reason not to look for Spark Connect.
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
 
 
 @pytest.mark.usefixtures("without_spark")
@@ -258,7 +260,6 @@ def test_wrong_options_are_told_before_spark_starts(options: dict[str, Any], wor
 def test_spark_connect_is_refused_before_anything_is_asked_of_it(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setenv(name, "sc://127.0.0.1:1")
     with pytest.raises(ConfigError, match="Spark Connect"):
         Pipeline("fraud", "in", "out").run()

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from ottla.app.declarations.listener_spec import ErrorAction, ListenerSpec
 from ottla.app.errors import BatchItemError, UnreadableRecordError
+from ottla.schemas.errors import RegistryUnavailableError
 
 FIRST_BACKOFF_MS: Final = 1_000
 MAX_BACKOFF_MS: Final = 60_000
@@ -43,7 +44,14 @@ Decision = RetryInPlace | Hop | BuryRecord | StopListener | IgnoreRecord
 
 def decide(spec: ListenerSpec, error: BaseException, failed_count: int) -> Decision:
     """What becomes of a record after so many failed attempts, the last one with this error."""
-    action = _action(spec, error)
+    action = _ruled(spec, error)
+    if action is None and _is(error, RegistryUnavailableError):
+        # The record is all right: an outage of the registry must not make dead letters of a whole topic.
+        return RetryInPlace(backoff_ms(failed_count), is_planned=False)
+    if action is None:
+        # Bytes that cannot be read today cannot be read tomorrow.
+        is_unreadable = _is(error, UnreadableRecordError)
+        action = ErrorAction.DEAD_LETTER if is_unreadable else ErrorAction.RETRY
     if action is ErrorAction.STOP:
         return StopListener()
     if action is ErrorAction.IGNORE:
@@ -63,13 +71,12 @@ def backoff_ms(failed_count: int) -> int:
     return min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS << min(failed_count - 1, 16))
 
 
-def _action(spec: ListenerSpec, error: BaseException) -> ErrorAction:
+def _ruled(spec: ListenerSpec, error: BaseException) -> ErrorAction | None:
+    """What the listener's `errors` say."""
+    return next((rule.action for rule in spec.errors if _is(error, rule.error)), None)
+
+
+def _is(error: BaseException, wanted: type[BaseException]) -> bool:
+    """Whether an error is of a class, or that of the one record of a batch that failed."""
     cause = error.__cause__ if isinstance(error, BatchItemError) else None
-    for rule in spec.errors:
-        if isinstance(error, rule.error) or isinstance(cause, rule.error):
-            return rule.action
-    # Bytes that cannot be read today cannot be read tomorrow.
-    is_unreadable = isinstance(error, UnreadableRecordError) or isinstance(
-        cause, UnreadableRecordError
-    )
-    return ErrorAction.DEAD_LETTER if is_unreadable else ErrorAction.RETRY
+    return isinstance(error, wanted) or isinstance(cause, wanted)
