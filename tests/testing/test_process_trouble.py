@@ -502,7 +502,7 @@ def test_two_threads_change_faults_and_the_clock_while_clients_work(broker: Brok
     with ottla.Producer(linger_ms=0, retry_backoff_ms=1, **options) as producer:
         for thread in threads:
             thread.start()
-        sent = [str(number).encode() for number in range(30)]
+        sent = [str(number).encode() for number in range(12)]
         for value in sent:
             producer.send("tea", value).result(SECONDS)
         is_over.set()
