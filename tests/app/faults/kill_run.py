@@ -45,7 +45,7 @@ SOURCES: Final = Path(ottla.__file__).parents[1]
 # No progress for so long is no progress at all.
 STALL_SECONDS: Final = 90.0
 DRAIN_SECONDS: Final = 30.0
-IMPORT_SECONDS: Final = 5.0
+IMPORT_SECONDS: Final = 10.0
 BROKER_OPTIONS: Final[dict[str, object]] = {
     "group_initial_rebalance_delay_ms": 0,
     "group_min_session_timeout_ms": 500,
