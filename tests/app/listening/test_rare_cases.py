@@ -400,6 +400,36 @@ def test_followers_do_not_overtake_a_record_whose_result_was_refused(
         assert of_key == sorted(of_key)
 
 
+def test_refused_units_never_outgrow_the_metadata() -> None:
+    async def run(broker: Broker) -> None:
+        async def blow_up(record: RawRecord, unit: Unit) -> None:
+            size = 2_000_000 if record.offset % 2 == 0 else 0
+            unit.collect(
+                OutgoingRecord("invoices", bytes(record.value or b"") + b" " * size, record.key)
+            )
+
+        for order in (Order.PARTITION, Order.KEY):
+            spec = listener(
+                OneByOne(blow_up),
+                order=order,
+                group=order.value,
+                workers=100,
+                delivery=Delivery.EXACTLY_ONCE,
+                retry=RetryPlan((0.01,), keep_order=True),
+                has_dead_letters=True,
+            )
+            async with running(broker, spec) as runtime:
+                await runtime.settled()
+            letters = numbers(broker, f"orders.{order.value}.dlt")
+            assert sorted(letters) == list(range(0, 20, 2))
+
+    with Broker(offset_metadata_max_bytes=60) as broker:
+        create_topic(broker, "invoices")
+        seed(broker, "orders", 20, keys=20)
+        asyncio.run(run(broker))
+        assert sorted(numbers(broker)) == sorted([*range(1, 20, 2)] * 2)
+
+
 @pytest.mark.parametrize("partition", [None, 7])
 def test_a_topic_or_partition_that_does_not_exist_stalls_no_other_record(
     partition: int | None,

@@ -181,6 +181,7 @@ class Workers:
             self._on_fatal(error)
 
     async def _work(self) -> None:
+        until = self._loop.time() + _SLICE_SECONDS
         while not self.is_stopping:
             window, records = self._next()
             if window is None:
@@ -188,10 +189,16 @@ class Workers:
                 waiting = self._loop.create_future()
                 self._idle.append(waiting)
                 await waiting
+                until = self._loop.time() + _SLICE_SECONDS
                 continue
             if self._ready:
                 self.kick()  # another worker for what is left
             await self._work_on(window, records)
+            if self._loop.time() >= until:
+                # Handlers that wait for nothing would keep the loop. A record that was put back behind a refused one
+                # would be taken again and again, and the task that puts the refused one back would never run.
+                await asyncio.sleep(0)
+                until = self._loop.time() + _SLICE_SECONDS
 
     def _next(self) -> tuple[PartitionWindow | None, list[RawRecord]]:
         if self.is_stopping or self.is_paused:
