@@ -170,3 +170,20 @@ def test_a_record_that_is_put_back_while_a_worker_has_later_ones_goes_before_wha
     queue.requeue(records[0], due_ms=0)
     queue.settle(taken, again=taken[1:])
     assert [record.offset for record in queue.take(9, now_ms=0)] == [0, 2, 3, 4]
+
+
+def test_a_record_that_is_put_back_while_a_worker_has_later_ones_of_its_key_goes_before_them() -> (
+    None
+):
+    queue = create_queue(Order.KEY)
+    records = [raw(offset, b"tea") for offset in range(5)]
+    queue.add(records)
+    queue.settle(queue.take(1, now_ms=0))
+    taken = queue.take(3, now_ms=0)
+    queue.requeue(records[0], due_ms=0)
+    queue.settle(taken, again=taken[1:])
+    found = []
+    while len(queue):
+        found += queue.take(1, now_ms=0)
+        queue.settle(found[-1:])
+    assert [record.offset for record in found] == [0, 2, 3, 4]

@@ -229,11 +229,12 @@ class KeyQueue:
             del self._followers[key]
 
     def _block(self, key: bytes, records: list[RawRecord]) -> None:
-        behind = self._followers[key]
-        if len(records) > 1:
-            self._followers[key] = deque([*records[1:], *(behind or ())])
-            self._follower_count += len(records) - 1
-        self._enqueue_first(records[0])
+        # Records that were put back meanwhile may be older than those of the worker.
+        behind = self._followers[key] or ()
+        head, *rest = sorted([*records, *behind], key=_offset_of)
+        self._followers[key] = deque(rest)
+        self._follower_count += len(records) - 1
+        self._enqueue_first(head)
 
     def requeue(self, record: RawRecord, due_ms: int) -> None:
         """The record is the next one of its key, when it is due."""

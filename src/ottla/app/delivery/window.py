@@ -74,10 +74,6 @@ class PartitionWindow:
         if start_offset is None and committed is not None:
             start_offset = committed.offset
         self.progress = PartitionProgress(start_offset, gaps)
-        # What the progress will be when all that is handled is finished: the metadata of a commit then has to fit. The
-        # same object while nothing waits for its acknowledgement or transaction.
-        self._ahead = self.progress
-        self._handled: set[int] = set()
         self.queue = create_queue(order)
         self.is_closed = False
         """Given up: what its handlers still do counts for nothing."""
@@ -120,8 +116,6 @@ class PartitionWindow:
         """Records of a poll, with due times where they have some; returns how many were finished earlier."""
         offsets = [record.offset for record in records]
         finished = self.progress.take(offsets, next_offset.offset)
-        if self._ahead is not self.progress:
-            self._ahead.take(offsets, next_offset.offset)
         if self.start_offset is None:
             self.start_offset = offsets[0] if offsets else next_offset.offset
         self._epoch = (next_offset.offset, next_offset.leader_epoch)
@@ -225,36 +219,8 @@ class PartitionWindow:
         self.started_count -= 1
         self.queue.requeue(record, due_ms)
 
-    def retract(self, records: Sequence[RawRecord]) -> None:
-        """What the handler sent was refused: these are not handled after all."""
-        self._handled.difference_update(record.offset for record in records)
-        self._ahead = self.progress.copy()
-        for offset in sorted(self._handled):
-            self._ahead.finish(offset)
-
     def finish(self, record: RawRecord) -> None:
-        """A record is done, and its handler sent nothing that has to be waited for."""
-        if self._ahead is not self.progress:
-            self._ahead.finish(record.offset)
-        self._finish(record)
-
-    def handled(self, records: Sequence[RawRecord]) -> None:
-        """The handler is through, but what it sent is not acknowledged, or not in a committed transaction."""
-        if self._ahead is self.progress:
-            self._ahead = self.progress.copy()
-        for record in records:
-            self._handled.add(record.offset)
-            self._ahead.finish(record.offset)
-
-    def finish_handled(self, records: Sequence[RawRecord]) -> None:
-        """What the handler sent is acknowledged, or in a committed transaction."""
-        for record in records:
-            self._handled.discard(record.offset)
-            self._finish(record)
-        if not self._handled:
-            self._ahead = self.progress
-
-    def _finish(self, record: RawRecord) -> None:
+        """A record is done, and what its handler sent is acknowledged or in a committed transaction."""
         self.started_count -= 1
         self.waiting_bytes -= size_of(record)
         self.progress.finish(record.offset)

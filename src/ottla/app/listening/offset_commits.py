@@ -88,7 +88,6 @@ class OffsetCommits:
         by_hand = unit.acknowledge
         if isinstance(by_hand, _ManualAcknowledgement):
             by_hand.is_sent = False
-        window.handled(records)
 
         def acknowledged() -> None:
             if window.is_closed:
@@ -98,8 +97,7 @@ class OffsetCommits:
             elif isinstance(by_hand, _ManualAcknowledgement):
                 by_hand.sent()
             else:
-                window.finish_handled(records)
-                self.finished(window, len(records))
+                self._finish(window, records)
             self._settled.set()
 
         acks.then = acknowledged
@@ -125,13 +123,8 @@ class OffsetCommits:
     ) -> Callable[[], None]:
         """What a handler with manual acknowledgement calls."""
 
-        def finish(has_sent: bool) -> None:
-            if window.is_closed:
-                return
-            if has_sent:
-                window.finish_handled(records)
-                self.finished(window, len(records))
-            else:
+        def finish() -> None:
+            if not window.is_closed:
                 self._finish(window, records)
 
         return _ManualAcknowledgement(self._loop, finish)
@@ -278,12 +271,12 @@ def _by_partition(
 class _ManualAcknowledgement:
     """Finishes records when their handler says so, on any thread, and what it returned is acknowledged."""
 
-    __slots__ = ("_finish", "_has_sent", "_is_called", "_loop", "is_over", "is_sent")
+    __slots__ = ("_finish", "_is_called", "_loop", "is_over", "is_sent")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, finish: Callable[[bool], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, finish: Callable[[], None]) -> None:
         self._loop = loop
         self._finish = finish
-        self._is_called = self._has_sent = self.is_over = False
+        self._is_called = self.is_over = False
         self.is_sent = True
 
     def __call__(self) -> None:
@@ -295,13 +288,13 @@ class _ManualAcknowledgement:
 
     def sent(self) -> None:
         """What the handler returned is acknowledged."""
-        self.is_sent = self._has_sent = True
+        self.is_sent = True
         self._look()
 
     def _look(self) -> None:
         if self._is_called and self.is_sent and not self.is_over:
             self.is_over = True
-            self._finish(self._has_sent)
+            self._finish()
 
 
 class _Acknowledgements:

@@ -164,7 +164,6 @@ class TransactionCommitter:
         self, window: PartitionWindow, records: Sequence[RawRecord], unit: Unit
     ) -> Coroutine[Any, Any, None] | None:
         """Take a finished unit for the next transaction."""
-        window.handled(records)
         finished = FinishedUnit(window, records, unit)
         if self._held:
             if self._is_held(finished):
@@ -374,7 +373,6 @@ class TransactionCommitter:
         window = finished.window
         if window.is_closed:
             return
-        window.retract(finished.records)
         for record in finished.records:
             window.requeue(record, 0)
         self._offer(window)
@@ -500,7 +498,8 @@ class TransactionCommitter:
         for window, records, _ in units:
             count += len(records)
             touched[window] = None
-            window.finish_handled(records)
+            for record in records:
+                window.finish(record)
         for window, offset in offsets.items():
             window.was_committed(offset)
         self._instruments.committed(self._spec, count, seconds)

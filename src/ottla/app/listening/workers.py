@@ -626,7 +626,6 @@ class Workers:
     async def _retract(
         self, window: PartitionWindow, records: Sequence[RawRecord], unit: Unit, error: Exception
     ) -> None:
-        window.retract(records)
         for record in records:
             due_ms: int | None
             if unit.is_letter:
