@@ -7,21 +7,24 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any, TypeVar, overload
 
-from ottla.errors import ConfigError, DeserializationError, SerializationError
+from ottla.errors import ConfigError, DeserializationError
 from ottla.schemas.client.operations import ReferencedSchema
 from ottla.schemas.codec import Data
 from ottla.schemas.derived.avro import avro_type
-from ottla.schemas.derived.shapes import is_record_type
 from ottla.schemas.extra import require
 from ottla.schemas.model import Schema, SchemaType
 from ottla.schemas.serializers.lookups import Registry
 from ottla.schemas.serializers.schema_deserializer import Read, SchemaDeserializer
-from ottla.schemas.serializers.schema_serializer import OwnSchema, SchemaSerializer
+from ottla.schemas.serializers.schema_serializer import OwnSchema
+from ottla.schemas.serializers.text_schema_serializer import (
+    TextSchemaSerializer,
+    references_are_missing,
+)
 
 T = TypeVar("T")
 
 
-class AvroSerializer(SchemaSerializer[T]):
+class AvroSerializer(TextSchemaSerializer[T]):
     """Values as Avro: `AvroSerializer(Order, registry=…)` for a dataclass or a pydantic model.
 
     With the text of a schema instead of a class, values are dicts; with neither, the class of each value is its schema.
@@ -65,32 +68,10 @@ class AvroSerializer(SchemaSerializer[T]):
         namespace: str | None = None,
         **options: object,
     ) -> None:
-        super().__init__(registry, config, options)
         self._namespace = namespace
-        self._type = schema if isinstance(schema, type) else None
-        self._to_dict = to_dict
-        self._own: OwnSchema | None = None
-        if self._type is not None:
-            self._own = self._own_of_type(self._type)
-        elif schema is not None:
-            own = Schema(schema) if isinstance(schema, str) else schema
-            assert isinstance(own, Schema)
-            self._own = self._own_of_text(own)
+        super().__init__(schema, to_dict, registry, config, options)
 
-    def _writer_key(self, value: Any) -> object:
-        return None if self._own is not None else type(value)
-
-    def _own_schema(self, value: Any) -> OwnSchema:
-        if self._own is not None:
-            return self._own
-        if not is_record_type(type(value)):
-            raise SerializationError(
-                f"{type(value).__name__} has no schema of its own: give AvroSerializer a schema, or send dataclasses "
-                "or pydantic models"
-            )
-        return self._own_of_type(type(value))
-
-    def _own_of_type(self, type_: type) -> OwnSchema:
+    def _own_of_type(self, type_: Any) -> OwnSchema:
         derived = avro_type(type_, self._namespace)
         schema = Schema(derived.text)
         return OwnSchema(derived.name, schema, _encoder(parsed(schema, ()), derived.to_plain))
@@ -98,7 +79,7 @@ class AvroSerializer(SchemaSerializer[T]):
     def _own_of_text(self, schema: Schema) -> OwnSchema:
         # A schema with references is read when they are known; its name is in its own text.
         definition = _loaded(schema.text)
-        encode: Callable[[Any], bytes] = _no_references
+        encode: Callable[[Any], bytes] = references_are_missing
         if not schema.references:
             encode = _encoder(parsed(schema, ()), self._to_dict)
         return OwnSchema(_name_of(definition), schema, encode)
@@ -108,13 +89,8 @@ class AvroSerializer(SchemaSerializer[T]):
     ) -> Callable[[Any], bytes]:
         return _encoder(parsed(schema, references), self._plain_of)
 
-    def _plain_of(self, value: Any) -> Any:
-        if self._to_dict is not None:
-            return self._to_dict(value)
-        if is_record_type(type(value)):
-            kind: Any = type(value)
-            return avro_type(kind, self._namespace).to_plain(value)
-        return value
+    def _to_plain_of(self, type_: Any) -> Callable[[Any], Any] | None:
+        return avro_type(type_, self._namespace).to_plain
 
 
 class AvroDeserializer(SchemaDeserializer[T]):
@@ -249,10 +225,6 @@ def _name_of(definition: Any) -> str | None:
         return None
     name, namespace = definition.get("name", definition.get("type")), definition.get("namespace")
     return f"{namespace}.{name}" if namespace and "." not in str(name) else name
-
-
-def _no_references(value: Any) -> bytes:
-    raise AssertionError("the references are resolved first")
 
 
 def _encoder(schema: Any, to_plain: Callable[[Any], Any] | None) -> Callable[[Any], bytes]:

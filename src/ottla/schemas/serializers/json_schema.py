@@ -10,17 +10,20 @@ from ottla.errors import ConfigError, DeserializationError, SerializationError
 from ottla.schemas.client.operations import ReferencedSchema
 from ottla.schemas.codec import Data
 from ottla.schemas.derived.json_schema import json_type
-from ottla.schemas.derived.shapes import is_record_type
 from ottla.schemas.extra import require
 from ottla.schemas.model import Schema, SchemaType
 from ottla.schemas.serializers.lookups import Registry
 from ottla.schemas.serializers.schema_deserializer import Read, SchemaDeserializer
-from ottla.schemas.serializers.schema_serializer import OwnSchema, SchemaSerializer
+from ottla.schemas.serializers.schema_serializer import OwnSchema
+from ottla.schemas.serializers.text_schema_serializer import (
+    TextSchemaSerializer,
+    references_are_missing,
+)
 
 T = TypeVar("T")
 
 
-class JSONSchemaSerializer(SchemaSerializer[T]):
+class JSONSchemaSerializer(TextSchemaSerializer[T]):
     """Values as JSON with a JSON Schema: `JSONSchemaSerializer(Order, registry=…)`.
 
     With the text of a schema instead of a class, values are what JSON has, and are checked against the schema unless
@@ -62,29 +65,7 @@ class JSONSchemaSerializer(SchemaSerializer[T]):
         to_dict: Callable[[Any], Any] | None = None,
         **options: object,
     ) -> None:
-        super().__init__(registry, config, options)
-        self._to_dict = to_dict
-        self._own: OwnSchema | None = None
-        if isinstance(schema, type):
-            self._own = self._own_of_type(schema)
-        elif schema is not None:
-            own = Schema(schema, SchemaType.JSON) if isinstance(schema, str) else schema
-            if own.type != SchemaType.JSON:
-                raise ConfigError(f"a schema of type {own.type}, where JSON is expected")
-            self._own = self._own_of_text(own)
-
-    def _writer_key(self, value: Any) -> object:
-        return None if self._own is not None else type(value)
-
-    def _own_schema(self, value: Any) -> OwnSchema:
-        if self._own is not None:
-            return self._own
-        if not is_record_type(type(value)):
-            raise SerializationError(
-                f"{type(value).__name__} has no schema of its own: give JSONSchemaSerializer a schema, or send "
-                "dataclasses or pydantic models"
-            )
-        return self._own_of_type(type(value))
+        super().__init__(schema, to_dict, registry, config, options)
 
     def _own_of_type(self, type_: Any) -> OwnSchema:
         derived = json_type(type_)
@@ -97,7 +78,7 @@ class JSONSchemaSerializer(SchemaSerializer[T]):
     def _own_of_text(self, schema: Schema) -> OwnSchema:
         definition = _loaded(schema.text)
         title = definition.get("title") if isinstance(definition, dict) else None
-        encode: Callable[[Any], bytes] = _no_references
+        encode: Callable[[Any], bytes] = references_are_missing
         if not schema.references:
             encode = self._encoder_of(schema, (), self._to_dict)
         return OwnSchema(title, schema, encode)
@@ -116,14 +97,8 @@ class JSONSchemaSerializer(SchemaSerializer[T]):
         checks = self._config.json_fail_invalid_schema
         return _encoder(to_plain, checker(_loaded(schema.text), references) if checks else None)
 
-    def _plain_of(self, value: Any) -> Any:
-        if self._to_dict is not None:
-            return self._to_dict(value)
-        kind: Any = type(value)
-        if is_record_type(kind):
-            to_plain = json_type(kind).to_plain
-            return value if to_plain is None else to_plain(value)
-        return value
+    def _to_plain_of(self, type_: Any) -> Callable[[Any], Any] | None:
+        return json_type(type_).to_plain
 
 
 class JSONSchemaDeserializer(SchemaDeserializer[T]):
@@ -273,7 +248,3 @@ def _loaded(text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise ConfigError(f"the JSON Schema is no JSON: {error}") from error
-
-
-def _no_references(value: Any) -> bytes:
-    raise AssertionError("the references are resolved first")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from ottla.client.model import Headers
-from ottla.errors import ConfigError, DeserializationError, KafkaError
+from ottla.errors import DeserializationError, KafkaError
 from ottla.schemas.client.exchange import Exchange
 from ottla.schemas.client.operations import ReferencedSchema, format_to_fetch
 from ottla.schemas.codec import NOT_CACHED, Data, NotCached
@@ -16,8 +17,8 @@ from ottla.schemas.config import DeserializerConfig
 from ottla.schemas.errors import SchemaNotFoundError
 from ottla.schemas.framing import MAGIC_ID, Framed, SchemaKey, read_frame
 from ottla.schemas.model import Schema, SchemaType
-from ottla.schemas.serializers.lookups import Lookups, Registry, client_of
-from ottla.schemas.serializers.schema_serializer import split_options
+from ottla.schemas.serializers.lookups import Registry
+from ottla.schemas.serializers.registry_plugin import RegistryPlugin
 from ottla.schemas.subjects import strategy_of
 
 T_co = TypeVar("T_co", covariant=True)
@@ -36,7 +37,7 @@ class Refused(NamedTuple):
     expires_at: float
 
 
-class SchemaDeserializer(Generic[T_co]):
+class SchemaDeserializer(RegistryPlugin, ABC, Generic[T_co]):
     """Reads values that say which schema of a registry they were written with; formats say how."""
 
     schema_type: ClassVar[SchemaType]
@@ -49,15 +50,14 @@ class SchemaDeserializer(Generic[T_co]):
         config: Mapping[str, object] | None,
         options: Mapping[str, object],
     ) -> None:
-        of_registry, own = split_options(config, options)
-        self._config = DeserializerConfig.read(own)
+        super().__init__(registry, config, options)
+        self._config = DeserializerConfig.read(self._own_options)
         self._subject_of = strategy_of(self._config.subject_name_strategy)
-        self._lookups = Lookups(*client_of(registry, of_registry))
-        self._is_key: bool | None = None
         self._readers: dict[object, Read | Refused] = {}
 
     # What a format defines
 
+    @abstractmethod
     def _reader(
         self,
         schema: Schema,
@@ -65,17 +65,8 @@ class SchemaDeserializer(Generic[T_co]):
         latest: tuple[Schema, tuple[ReferencedSchema, ...]] | None,
     ) -> Read:
         """How records with this schema are read; as the `latest` one has them, if it is given."""
-        raise NotImplementedError
 
     # The client's plugin
-
-    def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
-        """Called by the consumer."""
-        if self._is_key is not None and self._is_key != is_key:
-            raise ConfigError(
-                f"one {type(self).__name__} is given for keys and for values: give each its own"
-            )
-        self._is_key = is_key
 
     def deserialize(self, topic: str, headers: Headers, data: Data | None) -> T_co | None:
         """The value of bytes; it waits for the registry if the schema is new."""
@@ -90,10 +81,6 @@ class SchemaDeserializer(Generic[T_co]):
             key, lambda: self._resolve(topic, is_key, frame.schema), f"schema {frame.schema}"
         )
         return self._read(self._readers[key], frame)
-
-    def close(self) -> None:
-        """Close the registry's client, if it was made for this deserializer."""
-        self._lookups.close()
 
     # The codec
 

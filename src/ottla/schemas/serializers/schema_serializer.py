@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from ottla.client.model import Headers
-from ottla.config.options import dotted_names
-from ottla.errors import ConfigError, KafkaError, SerializationError
+from ottla.errors import KafkaError, SerializationError
 from ottla.schemas.client.exchange import Exchange
 from ottla.schemas.client.operations import ReferencedSchema, format_to_fetch
 from ottla.schemas.codec import NOT_CACHED, NotCached
 from ottla.schemas.compatibility import parsed_schema as compatibility
 from ottla.schemas.compatibility.formats import parse_schema, problems_reading
 from ottla.schemas.compatibility.parsed_schema import ParsedSchema
-from ottla.schemas.config import SerializerConfig, is_registry_option
+from ottla.schemas.config import SerializerConfig
 from ottla.schemas.framing import prefix
 from ottla.schemas.model import RegisteredSchema, Schema, SchemaReference, SchemaType
-from ottla.schemas.serializers.lookups import AnyRegistryClient, Lookups, Registry, client_of
+from ottla.schemas.serializers.lookups import Registry
+from ottla.schemas.serializers.registry_plugin import RegistryPlugin
 from ottla.schemas.subjects import strategy_of
 
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -54,16 +55,7 @@ class Writer(NamedTuple):
     expires_at: float | None
 
 
-def split_options(
-    config: Mapping[str, object] | None, options: Mapping[str, object]
-) -> tuple[dict[str, object], dict[str, object]]:
-    """The options of the registry's client, and those of the serializer."""
-    given = dotted_names({**(config or {}), **options})
-    registry = {name: value for name, value in given.items() if is_registry_option(name)}
-    return registry, {name: value for name, value in given.items() if name not in registry}
-
-
-class SchemaSerializer(Generic[T_contra]):
+class SchemaSerializer(RegistryPlugin, ABC, Generic[T_contra]):
     """Writes values with a schema of a registry; formats say how."""
 
     schema_type: ClassVar[SchemaType]
@@ -74,17 +66,10 @@ class SchemaSerializer(Generic[T_contra]):
         config: Mapping[str, object] | None,
         options: Mapping[str, object],
     ) -> None:
-        of_registry, own = split_options(config, options)
-        self._config = SerializerConfig.read(own)
+        super().__init__(registry, config, options)
+        self._config = SerializerConfig.read(self._own_options)
         self._subject_of = strategy_of(self._config.subject_name_strategy)
-        self._lookups = Lookups(*client_of(registry, of_registry))
-        self._is_key: bool | None = None
         self._writers: dict[object, Writer] = {}
-
-    @property
-    def registry(self) -> AnyRegistryClient:
-        """The client of the registry."""
-        return self._lookups.client
 
     # What a format defines
 
@@ -92,25 +77,17 @@ class SchemaSerializer(Generic[T_contra]):
         """What the schema depends on: nothing, or the class of the value."""
         return None
 
+    @abstractmethod
     def _own_schema(self, value: Any) -> OwnSchema:
         """The program's schema for a value."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _encoder(
         self, schema: Schema, references: tuple[ReferencedSchema, ...], own: OwnSchema
     ) -> Callable[[Any], bytes]:
         """How values are written with a schema of the registry instead."""
-        raise NotImplementedError
 
     # The client's plugin
-
-    def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
-        """Called by the producer."""
-        if self._is_key is not None and self._is_key != is_key:
-            raise ConfigError(
-                f"one {type(self).__name__} is given for keys and for values: give each its own"
-            )
-        self._is_key = is_key
 
     def serialize(self, topic: str, headers: Headers, value: T_contra | None) -> bytes | None:
         """The bytes of a value; it waits for the registry if the schema is new."""
@@ -125,10 +102,6 @@ class SchemaSerializer(Generic[T_contra]):
             f"the schema of {topic}'s {'keys' if is_key else 'values'}",
         )
         return writer.prefix + _encoded(writer.encode, value)
-
-    def close(self) -> None:
-        """Close the registry's client, if it was made for this serializer."""
-        self._lookups.close()
 
     # The codec
 
