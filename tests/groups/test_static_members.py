@@ -73,10 +73,10 @@ def test_a_static_member_that_stays_away_is_replaced_after_its_session(
         gone = time.monotonic()
         with running.frozen():
             two.leave()
-            running.let_pass(IMPATIENT_MS / 2)
+            running.let_session_pass(library, IMPATIENT_MS / 2)
             assert len(topics.describe(group.group_id).assignment) == 2
             assert group.history.since(gone, ASSIGNED) == []
-            running.let_pass(IMPATIENT_MS / 2)
+            running.let_session_pass(library, IMPATIENT_MS / 2)
         group.settle(partitions, one)
         (_,) = [event for event in group.history.since(gone, ASSIGNED) if event.partitions]
         feed.drain(group.history)

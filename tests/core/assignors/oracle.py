@@ -12,7 +12,6 @@ from urllib.parse import quote, unquote_plus
 
 import pytest
 from tests import maven
-from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 from ottla.core.assignors.java_order import text_order
 from ottla.core.assignors.model import Assignment, Cluster, Subscription
@@ -102,8 +101,7 @@ def start_oracle(shared_folder: Path) -> Iterator[Oracle]:
     """Downloads what is missing and starts the process; skips where that cannot be."""
     if shutil.which("javac") is None:
         pytest.skip("Kafka's assignors need javac, which is not installed")
-    artifacts = {"org.apache.kafka:kafka-clients": KAFKA_VERSION, **NO_LOGGING}
-    jars = maven.jars(f"kafka-clients-{KAFKA_VERSION}", artifacts, shared_folder)
+    jars = maven.kafka_client(shared_folder)
     process = subprocess.Popen(
         # One compiler thread and the plain collector: it shares two cores with the tests.
         [
