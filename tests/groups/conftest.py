@@ -128,12 +128,16 @@ def static_client(request: pytest.FixtureRequest) -> Client:
 
 # aiokafka gives its group.instance.id in JoinGroup only, so nobody can tell it that it is fenced.
 @pytest.fixture(
-    params=_in_turn(
-        ["ottla-range", "confluent-range", "kafka-python"], ["java-cooperative", *NEW_PROTOCOL]
-    )
+    params=_in_turn(["ottla-range", "confluent-range", "kafka-python"], ["java-cooperative"])
 )
 def fenced_client(request: pytest.FixtureRequest) -> Client:
     """Each client library in turn that hears of its fencing."""
+    return _client(request)
+
+
+@pytest.fixture(params=_in_turn([], NEW_PROTOCOL))
+def new_client(request: pytest.FixtureRequest) -> Client:
+    """Each client with the new protocol, in turn."""
     return _client(request)
 
 
