@@ -26,7 +26,6 @@ class ServerRangeAssignor:
         for audience in audiences(member_ids, members):
             for topic_id in audience.topic_ids:
                 ranges = _ranges(partition_counts[topic_id], len(audience.subscribers))
-                # There are fewer ranges than members if there are fewer partitions.
                 for position, partitions in zip(audience.subscribers, ranges, strict=False):
                     shares[position][topic_id] = partitions
         targets: dict[str, Partitions] = {}
@@ -45,8 +44,12 @@ def _static_members_first(members: Mapping[str, Subscriber]) -> list[str]:
 
 
 def _ranges(partition_count: int, subscriber_count: int) -> list[frozenset[int]]:
+    """Consecutive numbers, those of the first members longer by one; there is no empty one."""
     size, longer = divmod(partition_count, subscriber_count)
-    ends = [(number + 1) * size + min(number + 1, longer) for number in range(subscriber_count)]
-    if size == 0:
-        del ends[longer:]
-    return [frozenset(range(start, end)) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    ranges: list[frozenset[int]] = []
+    start = 0
+    for number in range(min(partition_count, subscriber_count)):
+        end = start + size + (number < longer)
+        ranges.append(frozenset(range(start, end)))
+        start = end
+    return ranges
