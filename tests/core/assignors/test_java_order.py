@@ -102,21 +102,18 @@ def test_a_set_does_not_shrink() -> None:
 
 # In the order of Kafka's `Uuid.compareTo`, and what Java lists of these twelve.
 UUIDS = [
-    UUID(text)
-    for text in [
-        "85c8a30a98496cb61a64d9ffee20a422",
-        "96c697fbb25830697914dd2d973295f1",
-        "98ec899916e40159bf8fc3c9002ae27a",
-        "9a1c1880ec0a4f32325a3908bd8e0113",
-        "a440e2651db344e9c8e60506bdf81cb7",
-        "c54c61ed9f024ba7384e818eb69539d9",
-        "e9b69e13f4f50fbb1c021a10a968019a",
-        "1a7850eaf96443e070f3a3b34779ab7e",
-        "4121c8e0996da4a661f44c359fc917b3",
-        "5021aa93d7917884dddda85caf3464c4",
-        "644c17a3c64d14b5d5c23197dcc7f8e9",
-        "76a2c3b0c5c503da72d87d347342238b",
-    ]
+    UUID("85c8a30a98496cb61a64d9ffee20a422"),
+    UUID("96c697fbb25830697914dd2d973295f1"),
+    UUID("98ec899916e40159bf8fc3c9002ae27a"),
+    UUID("9a1c1880ec0a4f32325a3908bd8e0113"),
+    UUID("a440e2651db344e9c8e60506bdf81cb7"),
+    UUID("c54c61ed9f024ba7384e818eb69539d9"),
+    UUID("e9b69e13f4f50fbb1c021a10a968019a"),
+    UUID("1a7850eaf96443e070f3a3b34779ab7e"),
+    UUID("4121c8e0996da4a661f44c359fc917b3"),
+    UUID("5021aa93d7917884dddda85caf3464c4"),
+    UUID("644c17a3c64d14b5d5c23197dcc7f8e9"),
+    UUID("76a2c3b0c5c503da72d87d347342238b"),
 ]
 IN_A_SET = [0, 5, 11, 3, 6, 10, 4, 7, 8, 1, 9, 2]
 IN_A_MAP = [4, 7, 8, 0, 1, 9, 5, 11, 3, 6, 10, 2]
