@@ -9,7 +9,7 @@ from tests.broker.conftest import Starter
 from tests.broker.requests import session_with, set_options
 from tests.broker.test_alter_configs import ask as replace
 from tests.broker.test_alter_configs import resource as replaced
-from tests.broker.test_describe_configs import DEFAULT, options_of
+from tests.broker.test_describe_configs import DEFAULT, STATIC, options_of
 from tests.broker.test_describe_configs import ask as describe
 from tests.broker.test_incremental_alter_configs import APPEND, DELETE, SET, resource
 from tests.broker.test_incremental_alter_configs import ask as alter
@@ -33,7 +33,7 @@ def test_a_group_need_not_exist_to_have_options(connection: RawConnection, topic
     assert value_of(connection, group, SESSION) == ("45000", DEFAULT)
     assert set_options(connection, group, {SESSION: "50000"}, GROUP) == ErrorCode.NONE
     assert value_of(connection, group, SESSION) == ("50000", OF_GROUP)
-    assert value_of(connection, group, HEARTBEAT) == ("5000", DEFAULT)
+    assert value_of(connection, group, HEARTBEAT) == ("500", STATIC)
     (result,) = alter(connection, resource(GROUP, group, (SESSION, DELETE, None)))
     assert result.error_code == ErrorCode.NONE
     assert value_of(connection, group, SESSION) == ("45000", DEFAULT)

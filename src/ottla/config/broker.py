@@ -22,6 +22,7 @@ from ottla.config.topic import TopicConfig
 from ottla.config.unsupported_broker_options import UNSUPPORTED_BROKER_OPTIONS
 from ottla.errors import ConfigError
 
+EMBEDDED_HEARTBEAT_INTERVAL_MS = 500
 DOUBLE_MAX = 1.7976931348623157e308
 # Options of which the first must not be larger than the second.
 _ORDERED = (
@@ -607,3 +608,18 @@ def with_dynamic(static: BrokerConfig, dynamic: DynamicOptions) -> BrokerConfig:
         if not find_option(BrokerConfig, name).dynamic:
             raise ConfigError(f"{name} cannot be altered: set it when the broker starts")
     return BrokerConfig.read({**static.texts(), **altered})
+
+
+def with_embedded_defaults(given: Mapping[str, object]) -> dict[str, object]:
+    """The options of a broker for one program or its tests: groups change without the waits that spare large groups.
+
+    Kafka's 3 s before the first rebalance, and heartbeats every 5 s, by which members of the consumer protocol learn
+    of a rebalance, would just make every small group slower.
+    """
+    options: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, **given}
+    if not any(name.endswith("assignment.interval.ms") for name in given):
+        options["group.consumer.assignment.interval.ms"] = 0
+    if not any(name.startswith("group.consumer.") and "heartbeat" in name for name in given):
+        options["group.consumer.heartbeat.interval.ms"] = EMBEDDED_HEARTBEAT_INTERVAL_MS
+        options["group.consumer.min.heartbeat.interval.ms"] = EMBEDDED_HEARTBEAT_INTERVAL_MS
+    return options

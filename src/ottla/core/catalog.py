@@ -85,6 +85,9 @@ class Catalog:
     def __init__(self, entries: Mapping[str, Any]) -> None:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[uuid.UUID, Topic] = {}
+        # Rises when a topic is created or deleted, or gets partitions; and what it was when one was created last.
+        self.topics_version = 0
+        self.created_version = 0
         self.broker_configs: dict[str, Mapping[str, str]] = {}
         self.group_configs: dict[str, Mapping[str, str]] = {}
         self.next_producer_id = 0
@@ -113,6 +116,7 @@ class Catalog:
             del self.topics_by_id[old.topic_id]
             del self._folded[folded_name(name)]
         if value is None:
+            self.topics_version += 1
             return
         topic = Topic(
             name,
@@ -125,6 +129,11 @@ class Catalog:
         self.topics[name] = topic
         self.topics_by_id[topic.topic_id] = topic
         self._folded[folded_name(name)] = name
+        if old is None or old.topic_id != topic.topic_id:
+            self.topics_version += 1
+            self.created_version = self.topics_version
+        elif old.partition_count != topic.partition_count:
+            self.topics_version += 1
 
     def _apply_group_config(self, group_id: str, value: Any) -> None:
         if value is None:
