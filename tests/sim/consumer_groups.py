@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tests.sim.clients import Client
 from tests.sim.consumer_members import ConsumerMember, ConsumerSetup, Subscription
@@ -29,7 +29,6 @@ from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group.consumer.events import MemberState
 from ottla.core.group.requests import JOIN_EPOCH
 from ottla.errors import ErrorCode
-from ottla.model import TopicPartition
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -80,7 +79,7 @@ class ClassicMember(Member):
     """A member of the classic protocol in a group in which others speak the new one."""
 
     speaks_classic = True
-    harmless = (
+    harmless: tuple[ErrorCode, ...] = (
         *Member.harmless,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -254,7 +253,7 @@ class MixedCrowd:
         elif drawn < 0.75 and isinstance(member, ConsumerMember):
             member.subscribe(self._some_subscription())
             self.world.trace.note("{} subscribes to {}", member.name, repr(member.subscription))
-        elif drawn < 0.75 and member.setup.instance_id is None:
+        elif drawn < 0.75 and isinstance(member, ClassicMember) and member.instance_id is None:
             member.subscribe(self._some_topics())
         elif member.instance_id is not None:
             # It is restarted, perhaps with the other protocol; at times the old process is still there.
@@ -410,7 +409,7 @@ def _topics_of(world: World, member: AnyMember) -> frozenset[str]:
     return found | {name for name in topics if name[0] in "tu" and MATCHES[pattern](name)}
 
 
-MATCHES = {
+MATCHES: dict[str, Callable[[str], bool]] = {
     "t.*": lambda name: name.startswith("t"),
     "t[02]": lambda name: name in ("t0", "t2"),
     "(?:t1|u.*)": lambda name: name == "t1" or name.startswith("u"),

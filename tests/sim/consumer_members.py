@@ -294,7 +294,10 @@ class ConsumerMember(GroupClient):
         elif error is ErrorCode.UNRELEASED_INSTANCE_ID and self.instance_id is not None:
             # The consumer ends, and its supervisor starts it again.
             self.world.check(
-                self.member_epoch == JOIN_EPOCH, "{} is in the group and told {}", self.name, error.name
+                self.member_epoch == JOIN_EPOCH,
+                "{} is in the group and told {}",
+                self.name,
+                error.name,
             )
             self._lose_everything()
             await asyncio.sleep(RETRIES_INSTANCE_SECONDS)

@@ -75,7 +75,7 @@ class Member(GroupClient):
     """A consumer of a group, for as long as its process lives."""
 
     # Errors of a commit after which there is nothing to do.
-    harmless = (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    harmless: tuple[ErrorCode, ...] = (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def __init__(self, world: World, name: str, setup: Setup, topics: Sequence[str]) -> None:
         super().__init__(world, name, setup.group_id)
