@@ -343,7 +343,7 @@ async def _play(world: World, rng: random.Random) -> None:
     world.calm_down()
     for member in crowd.members:
         if isinstance(member, ConsumerMember):
-            member.hangs = False
+            member.hangs = member.is_persistent = False
     for observer in observers:
         await _settle(world, crowd, observer)
     check_replays(world)

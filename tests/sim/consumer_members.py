@@ -81,6 +81,7 @@ class ConsumerMember(GroupClient):
         self.is_alive = True
         self.leaves_soon = False
         self.hangs = False
+        self.is_persistent = True
         self.first_versions = {
             ConsumerGroupHeartbeatRequest: FIRST_PATTERN_VERSION,
             OffsetCommitRequest: FIRST_COMMIT_VERSION,
@@ -292,13 +293,15 @@ class ConsumerMember(GroupClient):
             self._check_fenced(error)
             self._lose_everything()
         elif error is ErrorCode.UNRELEASED_INSTANCE_ID and self.instance_id is not None:
-            # The consumer ends, and its supervisor starts it again.
+            # The consumer ends, and somebody starts it again for as long as the old one may go away.
             self.world.check(
                 self.member_epoch == JOIN_EPOCH,
                 "{} is in the group and told {}",
                 self.name,
                 error.name,
             )
+            if not self.is_persistent:
+                raise FatalError(error)
             self._lose_everything()
             await asyncio.sleep(RETRIES_INSTANCE_SECONDS)
         elif error is ErrorCode.FENCED_INSTANCE_ID and self.instance_id is not None:
