@@ -2,7 +2,7 @@
 
 A decision returns `Refused` or the changes to commit; `apply` applies committed changes, at run time and at every
 start alike. Keys: `topic/<name>`, `deleting/<topic id>`, `broker-config/<node id>` (without an id: for all
-brokers), `producer-ids`.
+brokers), `client-metrics/<subscription>`, `producer-ids`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ ADOPTED_INTERNAL_CONFIG = {"cleanup.policy": "compact"}
 _TOPIC = "topic/"
 _DELETING = "deleting/"
 _BROKER_CONFIG = "broker-config/"
+_CLIENT_METRICS = "client-metrics/"
 _PRODUCER_IDS = "producer-ids"
 
 Changes = dict[str, Any]
@@ -79,12 +80,15 @@ class Adopted(NamedTuple):
 
 
 class Catalog:
-    """The topics, the altered broker options and the producer ids of the cluster."""
+    """The topics, the altered options and the producer ids of the cluster."""
 
     def __init__(self, entries: Mapping[str, Any]) -> None:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[uuid.UUID, Topic] = {}
         self.broker_configs: dict[str, Mapping[str, str]] = {}
+        # Subscriptions to metrics of clients, by name; the number counts their changes.
+        self.client_metrics: dict[str, Mapping[str, str]] = {}
+        self.client_metrics_changes = 0
         self.next_producer_id = 0
         self.deleting: dict[uuid.UUID, Deleted] = {}
         # Topics by name with dots as underscores: names that differ only there would share metric names.
@@ -100,6 +104,8 @@ class Catalog:
                 self._apply_deleting(uuid.UUID(key.removeprefix(_DELETING)), value)
             elif key.startswith(_BROKER_CONFIG):
                 self.broker_configs[key.removeprefix(_BROKER_CONFIG)] = value or {}
+            elif key.startswith(_CLIENT_METRICS):
+                self._apply_client_metrics(key.removeprefix(_CLIENT_METRICS), value)
             elif key == _PRODUCER_IDS:
                 self.next_producer_id = value
 
@@ -129,6 +135,13 @@ class Catalog:
             # Early catalogs do not have the time of a deletion.
             deleted_at_ms = value.get("deleted_at_ms", 0)
             self.deleting[topic_id] = Deleted(value["name"], value["partitions"], deleted_at_ms)
+
+    def _apply_client_metrics(self, name: str, value: Any) -> None:
+        self.client_metrics_changes += 1
+        if value is None:
+            self.client_metrics.pop(name, None)
+        else:
+            self.client_metrics[name] = value
 
     def create(
         self,
@@ -244,6 +257,10 @@ class Catalog:
     def configure_broker(self, name: str, config: Mapping[str, str]) -> Changes:
         """Replaces the altered options of a broker or, with an empty name, of all brokers."""
         return {_BROKER_CONFIG + name: dict(config)}
+
+    def configure_client_metrics(self, name: str, config: Mapping[str, str]) -> Changes:
+        """Replaces the options of a subscription to metrics of clients; without any it is removed."""
+        return {_CLIENT_METRICS + name: dict(config) or None}
 
     def adopt(self, partitions: Iterable[tuple[str, int, uuid.UUID]], now_ms: int) -> Adopted:
         """Adopts partitions that the engine has and the catalog does not know, such as those of Apache Kafka."""

@@ -1,0 +1,94 @@
+"""Subscriptions to metrics of clients: which clients they are about, and what these push."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.broker.requests.patterns import PatternError, SmallPattern
+from ottla.config.client_metrics import (
+    CLIENT_ATTRIBUTES,
+    MAX_INTERVAL_MS,
+    MIN_INTERVAL_MS,
+    ClientMetricsConfig,
+)
+from ottla.config.options import find_option
+from ottla.core.outcomes import Refused
+from ottla.errors import ConfigError, ErrorCode
+
+MAX_SUBSCRIPTIONS = 1000
+MAX_NAME_CHARS = 249  # as in names of topics
+MAX_OPTION_CHARS = 8192
+
+
+class Subscription(NamedTuple):
+    """The metrics that are wanted of the clients whose attributes match all patterns."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    patterns: Mapping[str, SmallPattern]
+
+    def includes(self, attributes: Mapping[str, str]) -> bool:
+        """Whether it is about the client with these attributes."""
+        return all(
+            name in attributes and pattern.matches(attributes[name])
+            for name, pattern in self.patterns.items()
+        )
+
+
+def read_subscription(options: Mapping[str, str]) -> Subscription:
+    """The subscription with these options, which have been checked."""
+    config = ClientMetricsConfig.read(options)
+    return Subscription(config.metrics, config.interval_ms, _patterns(config.match))
+
+
+def _patterns(match: tuple[str, ...]) -> dict[str, SmallPattern]:
+    patterns = {}
+    for item in match:
+        attribute, *rest = (part.strip() for part in item.split("="))
+        if len(rest) != 1 or not rest[0]:
+            raise ConfigError(f"match={item!r} is not valid: write it as attribute=pattern")
+        if attribute not in CLIENT_ATTRIBUTES:
+            raise ConfigError(
+                f"match={item!r}: a client has no attribute {attribute!r}, but {', '.join(CLIENT_ATTRIBUTES)}"
+            )
+        try:
+            patterns[attribute] = SmallPattern(rest[0])
+        except PatternError as error:
+            raise ConfigError(f"match={item!r} is not a valid pattern (RE2): {error}") from error
+    return patterns
+
+
+def check_subscription(name: str, options: Mapping[str, str]) -> Refused | None:
+    """Whether there may be a subscription with this name and these options, with Kafka's errors if not."""
+    problem = _name_problem(name) or _option_problem(options)
+    if problem is not None:
+        return Refused(ErrorCode.INVALID_REQUEST, problem)
+    try:
+        interval_ms = ClientMetricsConfig.read(options).interval_ms
+        if not MIN_INTERVAL_MS <= interval_ms <= MAX_INTERVAL_MS:
+            problem = f"interval.ms={interval_ms} is not from {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS} (1 hour)"
+            return Refused(ErrorCode.INVALID_REQUEST, problem)
+        read_subscription(options)
+    except ConfigError as error:
+        return Refused(ErrorCode.INVALID_CONFIG, str(error))
+    return None
+
+
+def _name_problem(name: str) -> str | None:
+    if not name:
+        return "the name of a subscription may not be empty"
+    if len(name) > MAX_NAME_CHARS:
+        return f"the name of a subscription has at most {MAX_NAME_CHARS} characters"
+    return None
+
+
+def _option_problem(options: Mapping[str, str]) -> str | None:
+    for name, text in options.items():
+        try:
+            find_option(ClientMetricsConfig, name)
+        except ConfigError as error:
+            return str(error)
+        if len(text) > MAX_OPTION_CHARS:
+            return f"{name} has more than {MAX_OPTION_CHARS} characters"
+    return None
