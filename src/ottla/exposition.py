@@ -62,21 +62,21 @@ class Page:
     def _lines(self) -> Iterator[str]:
         """Each sample is one line, but for a histogram: all of its lines are together."""
         for metric, samples in self._samples.items():
-            yield _heading(metric)
+            yield from _heading(metric)
             for labels, value in samples:
                 if isinstance(value, Histogram):
                     yield "".join(_histogram_lines(metric.name, labels, value))
                 else:
                     yield f"{metric.name}{rendered_labels(labels.items())} {_number(value)}\n"
         for metric, rendered in self._rendered.items():
-            yield _heading(metric)
+            yield from _heading(metric)
             for text, value in rendered:
                 yield f"{metric.name}{text} {_number(value)}\n"
 
 
-def _heading(metric: Metric) -> str:
-    help_text = _escape_text(metric.text)
-    return f"# HELP {metric.name} {help_text}\n# TYPE {metric.name} {metric.kind}\n"
+def _heading(metric: Metric) -> Iterator[str]:
+    yield f"# HELP {metric.name} {_escape_text(metric.text)}\n"
+    yield f"# TYPE {metric.name} {metric.kind}\n"
 
 
 def _histogram_lines(name: str, labels: Labels, histogram: Histogram) -> Iterator[str]:

@@ -116,6 +116,7 @@ SUBJECTS: dict[str, tuple[Listed, ...]] = {
         ),
     ),
     "FindCoordinator": (Listed("coordinator_keys", "coordinators", Kind.COORDINATOR, ("", "key")),),
+    "GetTelemetrySubscriptions": (),
     "Heartbeat": (),
     "IncrementalAlterConfigs": (Listed("resources", "responses", Kind.OTHER, _RESOURCE),),
     "InitProducerId": (),
@@ -153,6 +154,7 @@ SUBJECTS: dict[str, tuple[Listed, ...]] = {
             _partitions("partition_data", "partition_responses", "index", "index"),
         ),
     ),
+    "PushTelemetry": (),
     "SyncGroup": (),
     "TxnOffsetCommit": (_topics("topics", "topics", _PARTITIONS),),
     "WriteTxnMarkers": (

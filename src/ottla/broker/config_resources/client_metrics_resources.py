@@ -26,7 +26,9 @@ class ClientMetricsResources:
     def describe(self, node: Node, name: str) -> list[DescribedOption] | Refused:
         """Every option, also of a subscription that does not exist: all have their defaults then, as in Kafka."""
         if not name:
-            return Refused(ErrorCode.INVALID_REQUEST, "the name of a subscription may not be empty")
+            return Refused(
+                ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
+            )
         options = node.cluster.catalog.client_metrics.get(name, {})
         return describe_resource(
             ClientMetricsConfig.read(options), options, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG

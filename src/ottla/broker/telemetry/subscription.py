@@ -12,7 +12,7 @@ from ottla.config.client_metrics import (
     MIN_INTERVAL_MS,
     ClientMetricsConfig,
 )
-from ottla.config.options import find_option
+from ottla.config.options import options_of
 from ottla.core.outcomes import Refused
 from ottla.errors import ConfigError, ErrorCode
 
@@ -47,15 +47,18 @@ def _patterns(match: tuple[str, ...]) -> dict[str, SmallPattern]:
     for item in match:
         attribute, *rest = (part.strip() for part in item.split("="))
         if len(rest) != 1 or not rest[0]:
-            raise ConfigError(f"match={item!r} is not valid: write it as attribute=pattern")
+            raise ConfigError(f"Illegal client matching pattern: {item}: write attribute=pattern")
         if attribute not in CLIENT_ATTRIBUTES:
             raise ConfigError(
-                f"match={item!r}: a client has no attribute {attribute!r}, but {', '.join(CLIENT_ATTRIBUTES)}"
+                f"Illegal client matching pattern: {item}: the attributes of a client are "
+                f"{', '.join(CLIENT_ATTRIBUTES)}"
             )
         try:
             patterns[attribute] = SmallPattern(rest[0])
         except PatternError as error:
-            raise ConfigError(f"match={item!r} is not a valid pattern (RE2): {error}") from error
+            raise ConfigError(
+                f"Illegal client matching pattern: {item}: not a pattern of RE2: {error}"
+            ) from error
     return patterns
 
 
@@ -67,7 +70,10 @@ def check_subscription(name: str, options: Mapping[str, str]) -> Refused | None:
     try:
         interval_ms = ClientMetricsConfig.read(options).interval_ms
         if not MIN_INTERVAL_MS <= interval_ms <= MAX_INTERVAL_MS:
-            problem = f"interval.ms={interval_ms} is not from {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS} (1 hour)"
+            problem = (
+                f"Invalid value {interval_ms} for interval.ms, interval must be between "
+                f"{MIN_INTERVAL_MS} and {MAX_INTERVAL_MS} (1 hour)"
+            )
             return Refused(ErrorCode.INVALID_REQUEST, problem)
         read_subscription(options)
     except ConfigError as error:
@@ -77,7 +83,7 @@ def check_subscription(name: str, options: Mapping[str, str]) -> Refused | None:
 
 def _name_problem(name: str) -> str | None:
     if not name:
-        return "the name of a subscription may not be empty"
+        return "Subscription name can't be empty"
     if len(name) > MAX_NAME_CHARS:
         return f"the name of a subscription has at most {MAX_NAME_CHARS} characters"
     return None
@@ -85,10 +91,8 @@ def _name_problem(name: str) -> str | None:
 
 def _option_problem(options: Mapping[str, str]) -> str | None:
     for name, text in options.items():
-        try:
-            find_option(ClientMetricsConfig, name)
-        except ConfigError as error:
-            return str(error)
+        if name not in options_of(ClientMetricsConfig):
+            return f"Unknown client metrics configuration: {name}"
         if len(text) > MAX_OPTION_CHARS:
             return f"{name} has more than {MAX_OPTION_CHARS} characters"
     return None
