@@ -95,7 +95,8 @@ class Telemetry:
         try:
             plain: bytes | memoryview = data
             if codec is not Codec.NONE:
-                plain = await share.elsewhere(decompress, codec, data, self.max_bytes)
+                # Not on the thread of large batches, which would wait for it.
+                plain = await asyncio.to_thread(decompress, codec, data, self.max_bytes)
             decoded: DecodedMetrics = await share.run(decode_metrics(plain))
         except (CorruptRecordsError, MalformedMetricsError) as error:
             return Refused(ErrorCode.INVALID_RECORD, str(error))
