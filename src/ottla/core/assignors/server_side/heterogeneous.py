@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from ottla.core.assignors.java_order import hash_map_order, uuid_order
-from ottla.core.assignors.server_side.model import Partitions, Subscriber
+from ottla.core.assignors.java_order import uuid_order
+from ottla.core.assignors.server_side.model import Partitions, Subscriber, in_hash_map_order
 from ottla.core.assignors.server_side.subscriptions import audiences
 
 # Where subscriptions overlap, a move for one topic may allow another for the next, without end; Kafka's limit.
@@ -51,7 +51,7 @@ class _Assignment:
         self, members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]
     ) -> None:
         self._members = members
-        self._member_ids = hash_map_order(members)
+        self._member_ids = in_hash_map_order(members)
         self._topics = _topics(self._member_ids, members, partition_counts)
         # The number of partitions of each member.
         self._sizes = [0] * len(self._member_ids)

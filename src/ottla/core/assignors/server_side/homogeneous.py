@@ -6,13 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.core.assignors.java_order import (
-    hash_map_order,
-    int_set_order,
-    uuid_map_order,
-    uuid_set_order,
-)
-from ottla.core.assignors.server_side.model import Partitions, Subscriber
+from ottla.core.assignors.java_order import int_set_order, uuid_map_order, uuid_set_order
+from ottla.core.assignors.server_side.model import Partitions, Subscriber, in_hash_map_order
 
 
 class _Kept(NamedTuple):
@@ -30,7 +25,7 @@ def assign_homogeneous(
 
     The quota of as many members as possible that have one partition more than the quotient is one more, too.
     """
-    member_ids = hash_map_order(members)
+    member_ids = in_hash_map_order(members)
     topic_ids = members[member_ids[0]].topic_ids
     free, partition_count = _free_partitions(members, topic_ids, partition_counts)
     quota, larger_quotas = divmod(partition_count, len(member_ids))

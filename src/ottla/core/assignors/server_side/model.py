@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from ottla.core.assignors.java_order import hash_map_order, text_order
+
 Partitions = Mapping[UUID, frozenset[int]]
 """Partitions by topic; a topic without any is not in it."""
 
@@ -41,6 +43,11 @@ class ServerAssignor(Protocol):
 
         `partition_counts` has at least the topics of the subscriptions.
         """
+
+
+def in_hash_map_order(members: Mapping[str, Subscriber]) -> list[str]:
+    """The member ids as Kafka's coordinator walks them; it does not matter in which order they are in the mapping."""
+    return hash_map_order(sorted(members, key=text_order))
 
 
 def is_homogeneous(members: Mapping[str, Subscriber]) -> bool:
