@@ -317,7 +317,11 @@ class GroupMachine:
             rule = check_commit(consumers, sender, in_transaction=True)
             if isinstance(rule, Refused):
                 return rule
-            return self._commit_all(turn, sender.group_id, offsets, producer, rule)
+            # All or none: a transaction with some of its offsets would be read as if it had them all.
+            late = None if rule is None else rule.first_refused(offsets)
+            if late is not None:
+                return late
+            return self._commit_all(turn, sender.group_id, offsets, producer)
         refused = self._check_transactional_commit(sender)
         if refused is not None:
             return refused

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.core.group.consumer.group import ConsumerGroup, ConsumerMember
 from ottla.core.group.requests import NO_GENERATION, NO_MEMBER_ID, CommitSender, NewOffset
 from ottla.core.outcomes import Refused
@@ -32,6 +34,10 @@ class EpochRule:
         if assigned_in is None or self._epoch < assigned_in:
             return Refused(_stale(self._member))
         return None
+
+    def first_refused(self, offsets: Sequence[NewOffset]) -> Refused | None:
+        """The refusal of the first partition that may not be committed."""
+        return next((refused for new in offsets if (refused := self.check(new)) is not None), None)
 
 
 def check_commit(
