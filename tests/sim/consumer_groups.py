@@ -34,6 +34,7 @@ from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.join_group import JoinGroupRequest
 
 MAX_MEMBERS = 6
 MAX_TOPICS = 4
@@ -68,8 +69,10 @@ def may_come_again(request: object, version: int) -> bool:
     """Whether a request that comes a second time does no harm.
 
     A heartbeat that tells what a member owns, joins or leaves carries nothing that tells it from a later one: a
-    coordinator believes it, as Kafka's does.
+    coordinator believes it, as Kafka's does. So does one that is asked by a classic member to join.
     """
+    if isinstance(request, JoinGroupRequest):
+        return False
     if not isinstance(request, ConsumerGroupHeartbeatRequest):
         return True
     return request.member_epoch > JOIN_EPOCH and request.topic_partitions is None
@@ -122,8 +125,10 @@ class ClassicMember(Member):
         self._ownership.remove(self)
 
     async def _ask(self, request: object, timeout_seconds: float = 5.0) -> object | None:
-        sent_at = self.world.loop.time()
+        sent_at, first = self.world.loop.time(), len(self.network.exchanges)
         answer = await super()._ask(request, timeout_seconds)
+        if answer is None and isinstance(request, JoinGroupRequest):
+            await self.network.until_over(request, first)
         if getattr(answer, "error_code", None) == ErrorCode.NONE:
             self._last_ok_at = sent_at
         return answer

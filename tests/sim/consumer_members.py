@@ -305,7 +305,8 @@ class ConsumerMember(GroupClient):
             self._lose_everything()
             await asyncio.sleep(RETRIES_INSTANCE_SECONDS)
         elif error is ErrorCode.FENCED_INSTANCE_ID and self.instance_id is not None:
-            self.world.check(self.may_be_removed(), "{} is fenced without a reason", self.name)
+            is_replaced = self._ownership.is_replaced(self) or self.may_be_removed()
+            self.world.check(is_replaced, "{} is fenced without a reason", self.name)
             raise FatalError(error)
         elif error is ErrorCode.GROUP_ID_NOT_FOUND and self.setup.may_downgrade:
             # It was removed, and what is left of the group speaks the classic protocol.

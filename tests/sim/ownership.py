@@ -41,7 +41,8 @@ class Ownership:
     def __init__(self, world: World) -> None:
         self.world = world
         self._owners: dict[str, Owner] = {}
-        # Static members of the classic protocol whose place somebody else has asked for (KIP-345), by name.
+        # Static members whose place somebody else has asked for, by name. A member of the classic protocol gets it
+        # from one that is still there, or gives it (KIP-345); between two of the new one it has to be free.
         self._replaced: dict[str, None] = {}
         # Of commits on their way: the partitions for which they must not be accepted.
         self._forbidden: dict[int, list[str | None]] = {}
@@ -78,6 +79,9 @@ class Ownership:
 
     # Static members.
 
+    def is_replaced(self, owner: Owner) -> bool:
+        return owner.name in self._replaced
+
     def _joins(self, exchange: Exchange) -> None:
         request = exchange.request
         is_join = exchange.name == "JoinGroup" or request.member_epoch == JOIN_EPOCH
@@ -88,7 +92,7 @@ class Ownership:
             return
         for other in self._owners.values():
             if (
-                other.speaks_classic
+                (other.speaks_classic or exchange.name == "JoinGroup")
                 and other.group_id == request.group_id
                 and other.instance_id == instance_id
                 and other.name != exchange.client
