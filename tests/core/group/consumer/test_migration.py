@@ -187,6 +187,21 @@ def test_without_downgrades_a_group_stays_with_the_new_protocol(name: MigrationP
     assert groups.consumer_group().classic_count == 1
 
 
+def test_the_partitions_of_a_member_that_is_gone_go_to_classic_members_that_are_alone() -> None:
+    groups = policy(MigrationPolicy.UPGRADE)
+    (a,) = classic_group(groups, "a")
+    c = Consumer(groups, "c")
+    c.join()
+    a.take_part()
+    c.leave()
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    a.take_part()
+    group = groups.consumer_group()
+    assert group.target_epoch == group.epoch
+    assert len(group.owners) > 0
+    assert a.beat() is ErrorCode.NONE
+
+
 def test_classic_clients_may_not_join_where_migration_is_disabled() -> None:
     groups = policy(MigrationPolicy.DISABLED)
     Consumer(groups, "c").join()
