@@ -27,7 +27,7 @@ from tests.sim.world import World, every
 
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group.consumer.events import MemberState
-from ottla.core.group.requests import JOIN_EPOCH
+from ottla.core.group.requests import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 from ottla.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -123,6 +123,10 @@ class ClassicMember(Member):
         self.is_alive = False
         self.assignment = []
         self._ownership.remove(self)
+
+    async def _leave(self) -> None:
+        self._ownership.remove(self)
+        await super()._leave()
 
     async def _ask(self, request: object, timeout_seconds: float = 5.0) -> object | None:
         sent_at, first = self.world.loop.time(), len(self.network.exchanges)
@@ -424,11 +428,11 @@ MATCHES: dict[str, Callable[[str], bool]] = {
 
 async def _describe(world: World, members: list[AnyMember], observer: Observer) -> str:
     """Why a group is not as its members see it."""
-    if members and all(isinstance(member, ClassicMember) for member in members):
-        if world.nodes.configs[1].group_consumer_migration_policy == "bidirectional":
-            return await _describe_classic(members, observer)
-    elif not members:
+    if not members:
         return await _describe_empty(observer)
+    may_be_classic = all(isinstance(member, ClassicMember) for member in members)
+    if may_be_classic and world.nodes.configs[1].group_consumer_migration_policy == "bidirectional":
+        return await _describe_classic(members, observer)
     if observer.coordinator is None:
         await observer.find_coordinator()
         return CANNOT_BE_DESCRIBED
@@ -438,6 +442,8 @@ async def _describe(world: World, members: list[AnyMember], observer: Observer) 
     if answer is None:
         return CANNOT_BE_DESCRIBED
     group = answer.groups[0]
+    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND and may_be_classic:
+        return await _describe_classic(members, observer)
     if group.error_code != ErrorCode.NONE:
         observer.coordinator = None
         return f"{CANNOT_BE_DESCRIBED}: {ErrorCode(group.error_code).name}"
@@ -513,6 +519,7 @@ def check_consumer_deadlines(world: World) -> None:
                     world.check(is_watched, "nobody watches {}", member.member_id)
                     has_time = member.current.state is not MemberState.UNREVOKED_PARTITIONS or (
                         member.speaks_classic
+                        or member.current.epoch == STATIC_LEAVE_EPOCH
                         or ("revocation", name, member.member_id) in consumers.deadlines
                     )
                     world.check(has_time, "{} may keep its partitions for ever", member.member_id)

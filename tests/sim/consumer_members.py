@@ -97,7 +97,7 @@ class ConsumerMember(GroupClient):
         self._told_owned: dict[Partition, None] | None = None
         self._last_ok_at = world.loop.time()
         self._revokes_by = float("inf")
-        self._first_exchange = 0
+        self._told_at = 0.0
         self._interval_seconds = 1.0
         self._paused_until = 0.0
         ownership.add(self)
@@ -125,6 +125,10 @@ class ConsumerMember(GroupClient):
         timeout_ms = min(self.setup.session_timeout_ms, self.setup.rebalance_timeout_ms)
         now = self.world.loop.time()
         return now >= self._last_ok_at + timeout_ms / 1000 or now >= self._revokes_by
+
+    @property
+    def _may_be_gone(self) -> bool:
+        return self.may_be_removed() or self._ownership.is_replaced(self)
 
     # What happens to it.
 
@@ -240,7 +244,7 @@ class ConsumerMember(GroupClient):
             answer.member_epoch,
         )
         last_ok_at, self._last_ok_at = self._last_ok_at, sent_at
-        self._first_exchange = len(self.network.exchanges)
+        self._told_at = self.world.loop.time()
         self.member_epoch = answer.member_epoch
         self._interval_seconds = answer.heartbeat_interval_ms / 1000
         if self._told_owned is not None and self._target is None:
@@ -305,12 +309,11 @@ class ConsumerMember(GroupClient):
             self._lose_everything()
             await asyncio.sleep(RETRIES_INSTANCE_SECONDS)
         elif error is ErrorCode.FENCED_INSTANCE_ID and self.instance_id is not None:
-            is_replaced = self._ownership.is_replaced(self) or self.may_be_removed()
-            self.world.check(is_replaced, "{} is fenced without a reason", self.name)
+            self.world.check(self._may_be_gone, "{} is fenced without a reason", self.name)
             raise FatalError(error)
         elif error is ErrorCode.GROUP_ID_NOT_FOUND and self.setup.may_downgrade:
             # It was removed, and what is left of the group speaks the classic protocol.
-            self.world.check(self.may_be_removed(), "{} finds another group", self.name)
+            self.world.check(self._may_be_gone, "{} finds another group", self.name)
             raise FatalError(error)
         else:
             self.world.check(False, "{} is told {}", self.name, error.name)
@@ -318,14 +321,18 @@ class ConsumerMember(GroupClient):
     def _check_fenced(self, error: ErrorCode) -> None:
         """Everything that a coordinator told is durable: nobody is forgotten, and one lost answer does no harm."""
         if error is ErrorCode.UNKNOWN_MEMBER_ID:
-            self.world.check(self.may_be_removed(), "{} is forgotten", self.name)
-        sent = [
+            self.world.check(self._may_be_gone, "{} is forgotten", self.name)
+        since = [
             exchange
-            for exchange in self.network.exchanges[self._first_exchange :]
-            if exchange.client == self.name and exchange.name == "ConsumerGroupHeartbeat"
+            for exchange in self.network.exchanges
+            if exchange.client == self.name
+            and exchange.name == "ConsumerGroupHeartbeat"
+            and (exchange.arrived_at or 0.0) >= self._told_at
         ]
-        if error is ErrorCode.FENCED_MEMBER_EPOCH and len(sent) <= 2:
-            self.world.check(False, "{} is fenced without a reason", self.name)
+        # More than one, or one that came late, may have brought the member into an epoch of which it has not heard.
+        is_explained = len(since) > 2 or any(exchange.is_ghost for exchange in since)
+        if error is ErrorCode.FENCED_MEMBER_EPOCH:
+            self.world.check(is_explained, "{} is fenced without a reason", self.name)
 
     def _lose_everything(self) -> None:
         self.member_epoch = JOIN_EPOCH
