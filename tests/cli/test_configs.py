@@ -136,7 +136,6 @@ def test_what_the_broker_has_no_configs_of_is_named(inside: Ottla) -> None:
         ["describe", "--topic", "x", "--entity-type", "topics"],
         ["describe", "--broker", "x"],
         ["describe", "--entity-type", "topics", "--entity-default"],
-        ["describe", "--entity-type", "client-metrics"],
         ["describe", "--entity-type", "users"],
         ["alter", "--topic", "x"],
         ["alter", "--entity-type", "topics", "--set", "a=b"],
