@@ -195,7 +195,7 @@ def _read_listed(response: ListGroupsResponse, answers: Answers[int, list[GroupL
 def _read_deleted(response: DeleteGroupsResponse, answers: Answers[str, None]) -> None:
     """The groups that were deleted."""
     for result in response.results:
-        answers.complete(result.group_id, None, result.error_code)
+        answers.complete(result.group_id, None, result.error_code, result.error_message)
 
 
 def _member_to_remove(member: MemberDescription) -> MemberToRemove:
