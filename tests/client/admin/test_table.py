@@ -37,13 +37,15 @@ TABLE: dict[str, tuple[str, ...]] = {
     "create_partitions": ("CreatePartitions",),
     "elect_leaders": ("ElectLeaders",),
     "list_partition_reassignments": ("ListPartitionReassignments",),
+    "alter_partition_reassignments": ("AlterPartitionReassignments",),
+    "list_config_resources": ("ListConfigResources",),
     "describe_configs": ("DescribeConfigs",),
     "alter_configs": ("AlterConfigs",),
     "incremental_alter_configs": ("IncrementalAlterConfigs",),
     "list_groups": ("ListGroups",),
     "list_consumer_groups": ("ListGroups",),
-    "describe_groups": ("FindCoordinator", "DescribeGroups"),
-    "describe_consumer_groups": ("FindCoordinator", "DescribeGroups"),
+    "describe_groups": ("FindCoordinator", "ConsumerGroupDescribe", "DescribeGroups"),
+    "describe_consumer_groups": ("FindCoordinator", "ConsumerGroupDescribe", "DescribeGroups"),
     "delete_consumer_groups": ("FindCoordinator", "DeleteGroups"),
     "remove_members_from_consumer_group": ("FindCoordinator", "LeaveGroup"),
     "list_consumer_group_offsets": ("FindCoordinator", "OffsetFetch"),
@@ -61,6 +63,9 @@ TABLE: dict[str, tuple[str, ...]] = {
     "describe_log_dirs": ("DescribeLogDirs",),
     "describe_features": ("ApiVersions",),
     "describe_api_versions": ("ApiVersions",),
+    "update_features": ("UpdateFeatures",),
+    "describe_metadata_quorum": ("DescribeQuorum",),
+    "unregister_broker": ("UnregisterBroker",),
 }
 NOT_FOR_ADMINISTRATORS = {
     "Produce": "writing is the producer's",
@@ -92,6 +97,8 @@ CALLS: dict[str, Callable[[Admin], object]] = {
     "create_partitions": lambda a: a.create_partitions({TOPIC: 2}),
     "elect_leaders": lambda a: a.elect_leaders(ElectionType.PREFERRED),
     "list_partition_reassignments": lambda a: a.list_partition_reassignments(),
+    "alter_partition_reassignments": lambda a: a.alter_partition_reassignments({PARTITION: [1]}),
+    "list_config_resources": lambda a: a.list_config_resources(),
     "describe_configs": lambda a: a.describe_configs([RESOURCE]),
     "alter_configs": lambda a: a.alter_configs({RESOURCE: {}}),
     "incremental_alter_configs": lambda a: a.incremental_alter_configs(
@@ -120,6 +127,9 @@ CALLS: dict[str, Callable[[Admin], object]] = {
     "describe_log_dirs": lambda a: a.describe_log_dirs(),
     "describe_features": lambda a: a.describe_features(),
     "describe_api_versions": lambda a: a.describe_api_versions(),
+    "update_features": lambda a: a.update_features({"group.version": 1}),
+    "describe_metadata_quorum": lambda a: a.describe_metadata_quorum(),
+    "unregister_broker": lambda a: a.unregister_broker(99),
 }
 
 
