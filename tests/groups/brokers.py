@@ -94,14 +94,16 @@ def one_node(
 
 
 @contextmanager
-def killable_node(folder: Path) -> Iterator[BrokerProcess | Kafka]:
+def killable_node(
+    folder: Path, options: Mapping[str, object] = OPTIONS
+) -> Iterator[BrokerProcess | Kafka]:
     """A broker in a process of its own, that the test kills and starts again."""
     if WHICH == "ottla":
-        options = {name.replace(".", "_"): value for name, value in OPTIONS.items()}
-        with BrokerProcess(folder, **options) as broker:
+        words = {name.replace(".", "_"): value for name, value in options.items()}
+        with BrokerProcess(folder, **words) as broker:
             yield broker
         return
-    kafka = Kafka(maven.kafka_server(folder.parent), folder, OPTIONS)
+    kafka = Kafka(maven.kafka_server(folder.parent), folder, options)
     try:
         kafka.start()
         yield kafka

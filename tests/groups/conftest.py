@@ -159,6 +159,16 @@ def mixed_clients(request: pytest.FixtureRequest) -> list[Client]:
     return found
 
 
+@pytest.fixture
+def mixed_new_clients(request: pytest.FixtureRequest) -> list[Client]:
+    """Clients of all libraries that are here and have the new protocol."""
+    return [
+        client_called(name, request)
+        for name in NEW_PROTOCOL
+        if java_is_here() or not name.startswith("java")
+    ]
+
+
 @pytest.fixture(params=COOPERATIVE)
 def cooperative_client(request: pytest.FixtureRequest) -> Client:
     """Each client that rebalances cooperatively, in turn."""
@@ -212,6 +222,7 @@ class Topics:
     def group_type(self, group_id: str) -> ConsumerGroupType:
         """Which protocol the broker says a group has."""
         listed = self.admin.list_consumer_groups().result(ADMIN_SECONDS).valid
+        found: ConsumerGroupType
         (found,) = [group.type for group in listed if group.group_id == group_id]
         return found
 
