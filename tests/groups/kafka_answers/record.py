@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from benchmarks.kafka_jars import KAFKA_SERVER_VERSION
 from tests import maven
 from tests.groups.kafka_answers.brokers import OPTIONS, kafka_stage
 from tests.groups.kafka_answers.repertoire import ALL, record
 from tests.groups.kafka_answers.script import Script, play
 from tests.groups.kafka_answers.stage import BrokerUnderTest
-from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 TIMES = 3
 # Most of the time is spent waiting.
@@ -42,7 +42,6 @@ def main(words: Sequence[str]) -> int:
         for script in ALL.values()
         if not words or any(word in f"{script.subject}.{script.name}" for word in words)
     ]
-    artifacts = {"org.apache.kafka:kafka_2.13": KAFKA_VERSION, **NO_LOGGING}
     found: dict[str, list[str]] = {}
     is_stable = True
     for options in OPTIONS:
@@ -50,7 +49,7 @@ def main(words: Sequence[str]) -> int:
         if not scripts:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            jars = maven.jars(f"kafka-{KAFKA_VERSION}", artifacts, Path(folder))
+            jars = maven.kafka_server(Path(folder))
             with kafka_stage(options, jars, Path(folder)) as broker:
                 times = [answers_of(broker, scripts) for _ in range(TIMES)]
         for script, *answers in zip(scripts, *times, strict=True):
@@ -60,7 +59,9 @@ def main(words: Sequence[str]) -> int:
                 is_stable = False
                 print(f"{script.name} is not recorded:", *answers, sep="\n  ", file=sys.stderr)
     record(found)
-    print(f"recorded {len(found)} of {len(chosen)} scripts from Apache Kafka {KAFKA_VERSION}")
+    print(
+        f"recorded {len(found)} of {len(chosen)} scripts from Apache Kafka {KAFKA_SERVER_VERSION}"
+    )
     return 0 if is_stable else 1
 
 

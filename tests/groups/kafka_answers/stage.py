@@ -40,6 +40,7 @@ from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsRespons
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 GROUP_RESOURCE = 32
+GROUP_SOURCE = 8
 SET, DELETE, APPEND = 0, 1, 2
 METADATA_VERSION = 12
 
@@ -190,14 +191,19 @@ class Stage:
     def describe_config(
         self, *keys: str, group: str | None = None, synonyms: bool = True, version: int = 4
     ) -> Any:
+        answer = self._configs(
+            self.group if group is None else group, list(keys), synonyms=synonyms, version=version
+        )
+        return self.say(f"describe the group's configs {list(keys)}", answer)
+
+    def _configs(
+        self, group: str, keys: Sequence[str], *, synonyms: bool = False, version: int = 4
+    ) -> Any:
         resource = DescribeConfigsResource(
-            resource_type=GROUP_RESOURCE,
-            resource_name=self.group if group is None else group,
-            configuration_keys=list(keys) or None,
+            resource_type=GROUP_RESOURCE, resource_name=group, configuration_keys=list(keys) or None
         )
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=synonyms)
-        answer = self.connection.call(request, DescribeConfigsResponse, version)
-        return self.say(f"describe the group's configs {list(keys)}", answer)
+        return self.connection.call(request, DescribeConfigsResponse, version)
 
     def set_config(self, configs: Mapping[str, str | None], group: str | None = None) -> Any:
         """Sets configs of the group; None removes one."""
@@ -207,7 +213,27 @@ class Stage:
             )
             for name, value in configs.items()
         ]
-        return self.alter_config(changes, f"set {dict(configs)}", group)
+        answer = self.alter_config(changes, f"set {dict(configs)}", group)
+        if answer.responses[0].error_code == ErrorCode.NONE:
+            self._await_configs(configs, self.group if group is None else group)
+        return answer
+
+    def _await_configs(self, configs: Mapping[str, str | None], group: str) -> None:
+        """Waits until the broker knows of a change; the coordinator hears of it a moment later."""
+
+        def is_so() -> bool:
+            found = {
+                one.name: one for one in self._configs(group, list(configs)).results[0].configs
+            }
+            return all(
+                found[name].config_source != GROUP_SOURCE
+                if value is None
+                else found[name].value == value
+                for name, value in configs.items()
+            )
+
+        assert eventually(is_so, 30), configs
+        self.settle()
 
     def alter_config(
         self, changes: Sequence[AlterableConfig], step: str, group: str | None = None
@@ -219,6 +245,4 @@ class Stage:
         )
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
         answer = self.connection.call(request, IncrementalAlterConfigsResponse, 1)
-        self.say(step, answer)
-        self.settle()
-        return answer
+        return self.say(step, answer)

@@ -12,7 +12,6 @@ from tests.groups.kafka_answers.brokers import OPTIONS, OttlaStage, kafka_stage,
 from tests.groups.kafka_answers.record import answers_of
 from tests.groups.kafka_answers.repertoire import ALL, recorded
 from tests.groups.kafka_answers.script import play
-from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 RECORDED = recorded()
 
@@ -50,8 +49,7 @@ def test_every_script_is_recorded_and_every_recording_has_its_script() -> None:
 @pytest.mark.campaign
 @pytest.mark.parametrize("options", OPTIONS)
 def test_apache_kafka_still_answers_so(options: str, tmp_path: Path) -> None:
-    artifacts = {"org.apache.kafka:kafka_2.13": KAFKA_VERSION, **NO_LOGGING}
-    jars = maven.jars(f"kafka-{KAFKA_VERSION}", artifacts, tmp_path.parent)
+    jars = maven.kafka_server(tmp_path.parent)
     scripts = [script for script in ALL.values() if script.broker == options]
     with kafka_stage(options, jars, tmp_path) as broker:
         answers = answers_of(broker, scripts)

@@ -216,7 +216,9 @@ def a_classic_member_that_does_not_rejoin_in_time_is_removed(stage: Stage) -> No
     member, other = Consumer(stage, "A"), Consumer(stage, "B")
     member.join(topic)
     member.acknowledge()
-    classic.join_fully(topic, session_timeout_ms=20_000, rebalance_timeout_ms=1000)
+    # A consumer group takes a classic member's own id.
+    classic.member_id = "C"
+    classic.join(topic, session_timeout_ms=20_000, rebalance_timeout_ms=1000)
     classic.sync()
     other.join(topic)
     classic.beat()
