@@ -98,8 +98,6 @@ def a_session_must_be_longer_than_the_heartbeat_interval(stage: Stage) -> None:
 def a_numeric_config_cannot_be_appended_to(stage: Stage) -> None:
     change = AlterableConfig(name=SESSION, config_operation=APPEND, value="1")
     stage.alter_config([change], "append to the session timeout")
-    change = AlterableConfig(name=SESSION, config_operation=9, value="1")
-    stage.alter_config([change], "an operation that does not exist")
     change = AlterableConfig(name=SESSION, config_operation=0, value=None)
     stage.alter_config([change], "set to null")
     twice = AlterableConfig(name=SESSION, config_operation=0, value="50000")
