@@ -52,7 +52,7 @@ def group_kind(config: BrokerConfig, catalog: Catalog) -> Kind[GroupMachine]:
     )
     return Kind(
         shape,
-        lambda: GroupMachine(groups, catalog.topics_by_id.__contains__),
+        lambda: GroupMachine(groups, catalog),
         EventCodec(
             records.encode,
             records.decode,
