@@ -11,9 +11,10 @@ from pathlib import Path
 
 from tests.apache_kafka.programs import running_kafka
 from tests.broker import group_requests as ask
-from tests.broker.requests import eventually
+from tests.broker.requests import eventually, on_loop
 from tests.lasting import LASTING
 
+from ottla.broker.runtime import RunningBroker
 from ottla.client.raw import RawConnection
 from ottla.model import coordinator_partition
 from ottla.testing import Broker
@@ -63,12 +64,21 @@ class OttlaStage:
         # What was sent before the first of these has been handled before the last is answered.
         for _ in range(ROUND_TRIPS):
             ask.describe(self._connection, "no-group")
+        assert eventually(lambda: not on_loop(self._broker, _is_resolving_patterns))
 
     def await_topic(self, group: str, topic: str, partitions: int) -> None:
         self.settle()
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _is_resolving_patterns(broker: RunningBroker) -> bool:
+    return any(
+        group.is_resolving
+        for machine in broker.node.groups.machines()
+        for group in machine.consumers.groups.values()
+    )
 
 
 class KafkaStage:
@@ -85,11 +95,7 @@ class KafkaStage:
 
     def await_topic(self, group: str, topic: str, partitions: int) -> None:
         """Another group with the same coordinator is assigned the topic as it is now."""
-        coordinator = coordinator_partition(group, COORDINATORS)
-        names = (f"probe-{uuid.uuid4().hex}" for _ in count())
-        probe = next(
-            one for one in names if coordinator_partition(one, COORDINATORS) == coordinator
-        )
+        probe = group_with_coordinator(coordinator_partition(group, COORDINATORS))
         request = ConsumerGroupHeartbeatRequest(
             group_id=probe,
             member_id="probe",
@@ -113,6 +119,7 @@ class KafkaStage:
 @contextmanager
 def ottla_stage(options: str) -> Iterator[OttlaStage]:
     with Broker(OPTIONS[options]) as broker:
+        await_coordinators(broker.bootstrap_servers)
         broker.clock.freeze()
         stage = OttlaStage(broker)
         try:
@@ -124,6 +131,18 @@ def ottla_stage(options: str) -> Iterator[OttlaStage]:
 @contextmanager
 def kafka_stage(options: str, jars: Path, folder: Path) -> Iterator[KafkaStage]:
     with running_kafka(jars, folder, OPTIONS[options]) as address:
-        with RawConnection(address) as connection:
-            ask.await_coordinator(connection)
+        await_coordinators(address)
         yield KafkaStage(address)
+
+
+def await_coordinators(address: str) -> None:
+    """Until there is an answer from the coordinator of every group."""
+    with RawConnection(address) as connection:
+        for partition in range(COORDINATORS):
+            ask.await_coordinator(connection, group_with_coordinator(partition))
+
+
+def group_with_coordinator(partition: int) -> str:
+    """A new name for a group."""
+    names = (f"probe-{uuid.uuid4().hex}" for _ in count())
+    return next(one for one in names if coordinator_partition(one, COORDINATORS) == partition)

@@ -21,8 +21,8 @@ EMBEDDED: dict[str, type[Any]] = {
     "assignment": ConsumerProtocolAssignment,
     "member_assignment": ConsumerProtocolAssignment,
 }
-# Our words about options are our own; only whether there are any is compared.
-OWN_WORDS = {"AlterConfigsResourceResponse", "DescribeConfigsResult"}
+# Our words about options and coordinators are our own.
+OWN_WORDS = {"AlterConfigsResourceResponse", "DescribeConfigsResult", "Coordinator"}
 TOPIC_FIELDS = ("topic_name", "topic_id", "topic", "name")
 
 
@@ -70,11 +70,9 @@ class Transcript:
         found = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
         if compact := self._partitions(found):
             return compact
-        if not found.get("error_code"):
-            # Where there is nothing to say, Kafka says "NONE" or "" in some answers.
+        # Where there is nothing to say, Kafka says "NONE" or "" in some answers.
+        if not found.get("error_code") or type(value).__name__ in OWN_WORDS:
             found.pop("error_message", None)
-        elif type(value).__name__ in OWN_WORDS and found["error_message"]:
-            found["error_message"] = "a reason"
         shown = [
             f"{name}={self.shown(part, name)}"
             for name, part in found.items()

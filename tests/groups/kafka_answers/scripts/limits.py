@@ -72,11 +72,10 @@ def a_classic_member_does_not_fit_into_a_full_consumer_group(stage: Stage) -> No
 def a_new_member_does_not_fit_into_a_full_classic_group(stage: Stage) -> None:
     topic = stage.topic("orders", 2)
     first, second = ClassicConsumer(stage, "C"), ClassicConsumer(stage, "D")
-    first.join(topic)
+    first.join_fully(topic)
     second.join(topic)
-    first.send_join(topic)
     second.send_join(topic)
-    first.receive_join()
+    first.join(topic)
     second.receive_join()
     second.send_sync()
     first.sync({first: {topic: [0]}, second: {topic: [1]}})

@@ -277,8 +277,11 @@ def a_group_whose_subscriptions_cannot_be_read_cannot_be_upgraded(stage: Stage) 
 
 @script
 def a_group_that_is_joining_is_upgraded(stage: Stage) -> None:
-    topic = stage.topic("orders")
-    classic = classic_group(stage, topic)
+    # Only the member that has it can keep it: nothing depends on the members' ids.
+    topic = stage.topic("orders", 1)
+    classic = ClassicConsumer(stage, "C")
+    classic.join_fully(topic)
+    classic.sync({classic: {topic: [0]}})
     other = ClassicConsumer(stage, "D")
     other.join(topic)
     other.send_join(topic)
@@ -293,8 +296,11 @@ def a_group_that_is_joining_is_upgraded(stage: Stage) -> None:
 
 @script
 def a_group_that_is_syncing_is_upgraded(stage: Stage) -> None:
-    topic = stage.topic("orders")
-    classic = classic_group(stage, topic)
+    # Only the member that has it can keep it: nothing depends on the members' ids.
+    topic = stage.topic("orders", 1)
+    classic = ClassicConsumer(stage, "C")
+    classic.join_fully(topic)
+    classic.sync({classic: {topic: [0]}})
     other = ClassicConsumer(stage, "D")
     other.join(topic)
     other.send_join(topic)
