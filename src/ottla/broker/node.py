@@ -7,6 +7,7 @@ from functools import partial
 from ottla.broker.cluster import Cluster
 from ottla.broker.coordination.coordinators import Coordinators
 from ottla.broker.coordination.groups import forget_deleted_topics, group_kind
+from ottla.broker.coordination.subscription_patterns import SubscriptionPatterns
 from ottla.broker.coordination.transaction_markers import MarkerSender
 from ottla.broker.coordination.transactions import transaction_kind
 from ottla.broker.loop.pause_aware_clock import Uptime
@@ -33,13 +34,15 @@ class Node:
         config = self.options.config
         self.sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
         self.uptime = Uptime(cluster.clock.monotonic_seconds)
+        self.patterns = SubscriptionPatterns(cluster.catalog, cluster.share)
         self.groups = Coordinators(
-            group_kind(config, cluster.catalog),
+            group_kind(self.options, cluster.catalog, self.patterns.problem),
             cluster=cluster,
             topics=self.topics,
             partitions=self.partitions,
             options=self.options,
             uptime=self.uptime,
+            perform=self.patterns.search,
             prepare=partial(forget_deleted_topics, cluster.catalog),
         )
         self.transactions = Coordinators(

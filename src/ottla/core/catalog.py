@@ -92,9 +92,6 @@ class Catalog:
         self.group_configs: dict[str, Mapping[str, str]] = {}
         self.next_producer_id = 0
         self.deleting: dict[uuid.UUID, Deleted] = {}
-        # Numbers for readers that want to know whether topics have changed, or were created, since they last looked.
-        self.topics_version = 0
-        self.created_version = 0
         # Topics by name with dots as underscores: names that differ only there would share metric names.
         self._folded: dict[str, str] = {}
         self.apply(entries)
@@ -118,12 +115,9 @@ class Catalog:
         if old is not None:
             del self.topics_by_id[old.topic_id]
             del self._folded[folded_name(name)]
-        self.topics_version += 1
         if value is None:
             self.topics_version += 1
             return
-        if old is None:
-            self.created_version = self.topics_version
         topic = Topic(
             name,
             uuid.UUID(value["id"]),

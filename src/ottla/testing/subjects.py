@@ -76,6 +76,8 @@ SUBJECTS: dict[str, tuple[Listed, ...]] = {
     ),
     "AlterConfigs": (Listed("resources", "responses", Kind.OTHER, _RESOURCE),),
     "ApiVersions": (),
+    "ConsumerGroupDescribe": (Listed("group_ids", "groups", Kind.GROUP, ("", "group_id")),),
+    "ConsumerGroupHeartbeat": (),
     "CreatePartitions": (_topics("topics", "results"),),
     "CreateTopics": (_topics("topics", "topics"),),
     "DeleteGroups": (Listed("groups_names", "results", Kind.GROUP, ("", "group_id")),),

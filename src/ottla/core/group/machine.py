@@ -217,20 +217,18 @@ class GroupMachine:
             return self.consumers.leave(turn, group, request)
         if group is None:
             if request.member_epoch != JOIN_EPOCH:
-                return self._no_consumer_group(request.group_id)
+                return self._no_consumer_group(request.group_id, "Consumer group")
             made = self._make_consumer_group(turn, request)
             if isinstance(made, Refused):
                 return made
             group = made
         return self.consumers.heartbeat(turn, group, request)
 
-    def _no_consumer_group(self, group_id: str) -> Refused:
-        exists = self._exists(group_id)
-        text = (
-            f"Group {group_id} is not a consumer group."
-            if exists
-            else f"Group {group_id} not found."
-        )
+    def _no_consumer_group(self, group_id: str, kind: str = "Group") -> Refused:
+        name = group_id[:QUOTED_CHARS]
+        text = f"{kind} {name} not found."
+        if self._exists(group_id):
+            text = f"Group {name} is not a consumer group."
         return Refused(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
     def _make_consumer_group(

@@ -156,6 +156,21 @@ def test_targets_are_not_computed_more_often_than_the_interval_allows() -> None:
     assert (a.count, b.count) == (2, 2)
 
 
+def test_a_member_that_waits_for_partitions_of_others_asks_again_soon(
+    groups: ConsumerGroups,
+) -> None:
+    (a,) = joined(groups, "a")
+    b = Consumer(groups, "b")
+    waits = b.join()
+    assert isinstance(waits, ConsumerHeartbeat)
+    assert waits.heartbeat_interval_ms == 500
+    a.beat(tells_owned=False)
+    a.beat()
+    has_all = b.beat()
+    assert isinstance(has_all, ConsumerHeartbeat)
+    assert (b.count, has_all.heartbeat_interval_ms) == (2, 5000)
+
+
 # Topics.
 
 

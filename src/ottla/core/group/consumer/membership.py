@@ -51,6 +51,9 @@ from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 
 UNCHANGED_TIMEOUT = -1
+# A member that waits for others, or for the next targets, is told to ask again so soon. Kafka lets it wait for its
+# whole interval, which makes up most of the time of a rebalance.
+WAITING_INTERVAL_MS = 500
 
 # The subject of a deadline: the session of a member, the time that it has to give up partitions, and for a member of
 # the classic protocol the times until it has to join again and to sync.
@@ -176,11 +179,19 @@ class ConsumerMembership:
         return ConsumerHeartbeat(
             member.member_id,
             member.current.epoch,
-            self._outside.config(group.group_id).heartbeat_interval_ms,
+            self._interval_ms(group, member),
             without_epochs(member.current.assigned)
             if _wants_assignment(request) or member.current.assigned != before.assigned
             else None,
         )
+
+    def _interval_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
+        interval_ms = self._outside.config(group.group_id).heartbeat_interval_ms
+        waits = (
+            member.current.state is MemberState.UNRELEASED_PARTITIONS
+            or group.target_epoch < group.epoch
+        )
+        return min(interval_ms, WAITING_INTERVAL_MS) if waits else interval_ms
 
     def take_place(
         self, turn: Turn, group: ConsumerGroup, place: ConsumerMember | None, member_id: str
