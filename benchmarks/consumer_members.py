@@ -246,7 +246,7 @@ class ConsumerGroup:
 
     def _settle(self, started: float) -> float:
         before = max(member.epoch for member in self.members)
-        while not self._is_stable_since(before):
+        while not self.is_stable_since(before):
             if time.perf_counter() - started > STABLE_SECONDS:
                 raise RefusedError(f"no stable group within {STABLE_SECONDS:.0f} s")
             self._turn(started + STABLE_SECONDS)
@@ -267,7 +267,8 @@ class ConsumerGroup:
             if not member.is_asking:
                 self._idle.append((time.perf_counter() + member.interval_seconds, member))
 
-    def _is_stable_since(self, epoch: int) -> bool:
+    def is_stable_since(self, epoch: int) -> bool:
+        """Whether all are at one epoch after this one, and have all partitions."""
         current = self.members[0].epoch
         if current <= epoch or any(
             member.epoch != current or member.is_moving for member in self.members

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 from benchmarks.comparison import Row
-from benchmarks.consumer_members import ConsumerGroup
 from benchmarks.frames import RefusedError
 from benchmarks.peers import Peer
 from tests.benchmarks.test_groups import SECONDS, Embedded
@@ -78,17 +77,19 @@ def test_a_heartbeat_that_is_refused_is_noticed(peer: Peer) -> None:
 
 
 def test_a_partition_that_two_members_have_is_noticed(peer: Peer) -> None:
-    group: ConsumerGroup = bench_rebalance.consumer(peer, 2)
+    group = bench_rebalance.consumer(peer, 2)
     group.form()
-    group.members[0].owned |= group.members[1].owned
+    owned = group.members[0].owned
+    group.members[0].owned = owned | group.members[1].owned
     with pytest.raises(RefusedError, match="assigned twice"):
-        group.shrink()
+        group.is_stable_since(0)
+    group.members[0].owned = owned
+    assert group.is_stable_since(0)
+    group.close()
 
 
 @pytest.mark.parametrize("row", bench_rebalance.rows_of(2), ids=lambda row: row.name)
-def test_rows_measure_something(
-    peer: Peer, row: Row, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_measure_something(peer: Peer, row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_rebalance, "STEADY_SECONDS", SECONDS)
     measurement = row.run(peer, SECONDS)
     assert (measurement.duration_ms or measurement.throughput) > 0

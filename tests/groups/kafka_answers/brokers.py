@@ -37,6 +37,8 @@ _USUAL: dict[str, object] = {
     "group.consumer.assignment.interval.ms": 0,
     "group.consumer.min.session.timeout.ms": 500,
     "group.consumer.min.heartbeat.interval.ms": 100,
+    # Not longer than what we tell a member that waits for others (ADR 0047).
+    "group.consumer.heartbeat.interval.ms": 500,
 }
 OPTIONS: Mapping[str, dict[str, object]] = {
     DEFAULT: _USUAL,

@@ -458,4 +458,6 @@ class TransactionalProducer:
         verb = "commits" if commits else "aborts"
         self.stage.say(f"{self.name} {verb}", ErrorCode(answer.error_code).name)
         self.identity = transactions.Identity(answer.producer_id, answer.producer_epoch)
+        # The marker reaches the group's coordinator after the answer.
+        self.stage.settle()
         self.stage.settle()

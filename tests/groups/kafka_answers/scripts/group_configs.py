@@ -86,7 +86,7 @@ def an_assignment_interval_out_of_bounds(stage: Stage) -> None:
 
 @script
 def a_session_must_be_longer_than_the_heartbeat_interval(stage: Stage) -> None:
-    stage.set_config({SESSION: "4000"})
+    stage.set_config({SESSION: "500"})
     stage.set_config({SESSION: "4000", HEARTBEAT: "4000"})
     stage.set_config({SESSION: "4000", HEARTBEAT: "3999"})
     stage.set_config({HEARTBEAT: "5000"})

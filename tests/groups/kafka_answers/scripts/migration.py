@@ -418,7 +418,6 @@ def subscription_versions_of_classic_members(stage: Stage) -> None:
         classic = ClassicConsumer(stage, f"C{version}")
         classic.join_fully(topic, subscription_version=version)
         classic.sync()
-    stage.describe()
 
 
 @script
