@@ -13,6 +13,7 @@ from ottla.broker.coordination.transactions import transaction_kind
 from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.led_partitions import LedPartitions
+from ottla.broker.telemetry.telemetry import Telemetry
 from ottla.broker.topics import Topics
 from ottla.config.broker import BrokerConfig
 from ottla.core.fetch_session import FetchSessions
@@ -33,6 +34,9 @@ class Node:
         self.partitions = LedPartitions(self.node_id, cluster, self.options)
         config = self.options.config
         self.sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
+        self.telemetry = Telemetry(self.node_id, cluster, self.options)
+        # Whether its metrics are served: only then are clients asked for theirs.
+        self.has_metrics_page = False
         self.uptime = Uptime(cluster.clock.monotonic_seconds)
         self.patterns = SubscriptionPatterns(cluster.catalog, cluster.share)
         self.groups = Coordinators(
@@ -78,3 +82,4 @@ class Node:
         self.partitions.retry_offline()
         self.groups.load_soon()
         self.transactions.load_soon()
+        self.telemetry.tick()

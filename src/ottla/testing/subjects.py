@@ -118,6 +118,7 @@ SUBJECTS: dict[str, tuple[Listed, ...]] = {
         ),
     ),
     "FindCoordinator": (Listed("coordinator_keys", "coordinators", Kind.COORDINATOR, ("", "key")),),
+    "GetTelemetrySubscriptions": (),
     "Heartbeat": (),
     "IncrementalAlterConfigs": (Listed("resources", "responses", Kind.OTHER, _RESOURCE),),
     "InitProducerId": (),
@@ -155,6 +156,7 @@ SUBJECTS: dict[str, tuple[Listed, ...]] = {
             _partitions("partition_data", "partition_responses", "index", "index"),
         ),
     ),
+    "PushTelemetry": (),
     "SyncGroup": (),
     "TxnOffsetCommit": (_topics("topics", "topics", _PARTITIONS),),
     "WriteTxnMarkers": (

@@ -228,6 +228,7 @@ class Server:
             return
         del self._connections[connection]
         self.node.sessions.end_of(connection.peer)
+        self.node.telemetry.end_of(connection.peer)
         if not self._trims_soon:
             self._trims_soon = True
             self._loop.call_later(TRIM_SECONDS, self._trim)

@@ -1,4 +1,4 @@
-"""The table of served APIs; only these are advertised."""
+"""The table of served APIs; only these are advertised, those of client metrics only where there is a metrics page."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from ottla.broker.handlers import (
     end_txn,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -43,6 +44,7 @@ from ottla.broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
     sync_group,
     txn_offset_commit,
     write_txn_markers,
@@ -71,6 +73,7 @@ _APIS: tuple[Api[Any, Any], ...] = (
     end_txn.API,
     fetch.API,
     find_coordinator.API,
+    get_telemetry_subscriptions.API,
     heartbeat.API,
     incremental_alter_configs.API,
     init_producer_id.API,
@@ -86,6 +89,7 @@ _APIS: tuple[Api[Any, Any], ...] = (
     offset_fetch.API,
     offset_for_leader_epoch.API,
     produce.API,
+    push_telemetry.API,
     sync_group.API,
     txn_offset_commit.API,
     write_txn_markers.API,

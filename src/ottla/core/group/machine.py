@@ -19,7 +19,11 @@ from ottla.core.group.classic import (
     restored,
 )
 from ottla.core.group.consumer.classic_members import ClassicMembers
-from ottla.core.group.consumer.commit_rules import EpochRule, check_commit, check_fetch
+from ottla.core.group.consumer.commit_rules import (
+    check_commit,
+    check_fetch,
+    check_transactional_commit,
+)
 from ottla.core.group.consumer.group import (
     ConsumerGroup,
     ConsumerMember,
@@ -292,10 +296,8 @@ class GroupMachine:
         """Commits offsets; the outcome of the whole request, or of each offset."""
         consumers = self.consumers.groups.get(sender.group_id)
         if consumers is not None:
-            rule = check_commit(consumers, sender, in_transaction=False)
-            if isinstance(rule, Refused):
-                return rule
-            return self._commit_all(turn, sender.group_id, offsets, None, rule)
+            refused = check_commit(consumers, sender, offsets)
+            return refused or self._commit_all(turn, sender.group_id, offsets, None)
         refused = self._check_commit(sender) or self._check_generation_is_complete(sender)
         if refused is not None:
             return refused
@@ -314,10 +316,8 @@ class GroupMachine:
         """Commits offsets that count when the producer's transaction is committed."""
         consumers = self.consumers.groups.get(sender.group_id)
         if consumers is not None:
-            rule = check_commit(consumers, sender, in_transaction=True)
-            if isinstance(rule, Refused):
-                return rule
-            return self._commit_all(turn, sender.group_id, offsets, producer, rule)
+            refused = check_transactional_commit(consumers, sender, offsets)
+            return refused or self._commit_all(turn, sender.group_id, offsets, producer)
         refused = self._check_transactional_commit(sender)
         if refused is not None:
             return refused
@@ -370,7 +370,6 @@ class GroupMachine:
         group_id: str,
         offsets: Sequence[NewOffset],
         producer: ProducerIdentity | None,
-        rule: EpochRule | None = None,
     ) -> list[Refused | None]:
         outcomes: list[Refused | None] = []
         known: UUID | None = (
@@ -384,10 +383,6 @@ class GroupMachine:
                     outcomes.append(Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                     continue
                 known = topic_id
-            refused = None if rule is None else rule.check(new)
-            if refused is not None:
-                outcomes.append(refused)
-                continue
             outcomes.append(self._commit_one(turn, group_id, new, producer))
         return outcomes
 

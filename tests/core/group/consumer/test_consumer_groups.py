@@ -20,6 +20,7 @@ from ottla.core.group.requests import (
     NewOffset,
 )
 from ottla.core.outcomes import Refused
+from ottla.core.turn import ProducerIdentity
 from ottla.errors import ErrorCode
 
 
@@ -426,6 +427,29 @@ def test_a_late_member_commits_what_it_has_had_since_then_and_nothing_else(
     assert a.epoch == 4
     assert commit(groups, a, 3, others) is ErrorCode.STALE_MEMBER_EPOCH
     assert commit(groups, a, 4, others) is ErrorCode.NONE
+
+
+def test_a_late_member_commits_all_or_nothing_in_a_transaction(groups: ConsumerGroups) -> None:
+    a, b = joined(groups, "a", "b")
+    topic_id = groups.topics.topics["orders"].topic_id
+    (kept,), (given,) = a.owned.values(), b.owned.values()
+    offsets = [
+        NewOffset("orders", partition, 7, -1, "", topic_id=topic_id)
+        for partition in (min(kept), min(given))
+    ]
+    written = len(groups.log)
+
+    def commit_both(count: int) -> object:
+        return groups._do(
+            lambda turn: groups.machine.commit_in_transaction(
+                turn, CommitSender("g", 2, "a"), ProducerIdentity(1, 0), offsets[:count]
+            )
+        )
+
+    refused = commit_both(2)
+    assert isinstance(refused, Refused)
+    assert len(groups.log) == written
+    assert commit_both(1) == [None]
 
 
 def test_members_fetch_offsets_with_their_epoch(groups: ConsumerGroups) -> None:
