@@ -1,4 +1,4 @@
-"""The options of a node: those of its start, those altered since, and the resulting options of each topic."""
+"""The options of a node: those of its start, those altered since, and the resulting ones of topics and groups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import uuid
 from collections.abc import Mapping
 
 from ottla.config.broker import BrokerConfig, DynamicOptions, topic_config, with_dynamic
-from ottla.config.describe import DescribedOption, describe_broker, describe_topic
+from ottla.config.describe import (
+    DescribedOption,
+    describe_broker,
+    describe_group,
+    describe_topic,
+)
+from ottla.config.group import GroupOptions, check_group_options, group_options, within_limits
 from ottla.config.options import ConfigSource
 from ottla.config.topic import TopicConfig
 from ottla.core.catalog import Catalog, Topic
@@ -23,6 +29,9 @@ class NodeOptions:
         self.node_id = static_config.node_id
         self.config = with_dynamic(static_config, self._dynamic)
         self._topic_configs: dict[uuid.UUID, TopicConfig] = {}
+        # Of the groups that have options of their own.
+        self._group_options: dict[str, GroupOptions] = {}
+        self._common_group_options = group_options(self.config, {})
         self._check_topics(self.config)
 
     @property
@@ -33,6 +42,8 @@ class NodeOptions:
     def reload(self) -> None:
         self.config = with_dynamic(self._static_config, self._dynamic)
         self._topic_configs.clear()
+        self._group_options.clear()
+        self._common_group_options = group_options(self.config, {})
 
     def topic_config(self, topic: Topic) -> TopicConfig:
         """A topic's effective options."""
@@ -44,6 +55,20 @@ class NodeOptions:
     def forget_topic(self, topic: Topic) -> None:
         self._topic_configs.pop(topic.topic_id, None)
 
+    def group_options(self, group_id: str) -> GroupOptions:
+        """A group's effective options."""
+        own = self._catalog.group_configs.get(group_id)
+        if own is None:
+            return self._common_group_options
+        found = self._group_options.get(group_id)
+        if found is None:
+            found = within_limits(self.config, group_options(self.config, own))
+            self._group_options[group_id] = found
+        return found
+
+    def forget_group(self, group_id: str) -> None:
+        self._group_options.pop(group_id, None)
+
     # Checks.
 
     def check_topic_config(self, config: Mapping[str, str]) -> Refused | None:
@@ -52,6 +77,14 @@ class NodeOptions:
             return None
         try:
             topic_config(self.config, config)
+        except ConfigError as error:
+            return Refused(ErrorCode.INVALID_CONFIG, str(error))
+        return None
+
+    def check_group_options(self, options: Mapping[str, str]) -> Refused | None:
+        """Whether a group may have these options."""
+        try:
+            check_group_options(self.config, options)
         except ConfigError as error:
             return Refused(ErrorCode.INVALID_CONFIG, str(error))
         return None
@@ -89,3 +122,7 @@ class NodeOptions:
 
     def describe_topic(self, topic: Topic) -> list[DescribedOption]:
         return describe_topic(self._static_config, topic.config, self._dynamic)
+
+    def describe_group(self, group_id: str) -> list[DescribedOption]:
+        own = self._catalog.group_configs.get(group_id, {})
+        return describe_group(self._static_config, own, self._dynamic)

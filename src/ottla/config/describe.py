@@ -12,6 +12,7 @@ from ottla.config.broker import (
     topic_config,
     with_dynamic,
 )
+from ottla.config.group import GroupOptions, group_options
 from ottla.config.options import ConfigOption, ConfigSource, OptionType, options_of, value_text
 from ottla.config.topic import TopicConfig
 
@@ -52,15 +53,28 @@ def describe_topic(
     described = []
     for name, known in options_of(TopicConfig).items():
         value = value_text(effective, name)
-        if known.has_effect:
-            sources = list(_broker_sources(static, dynamic, known.synonyms))
-        else:
-            sources = [
-                SourcedValue(synonym, known.render(known.default), ConfigSource.DEFAULT_CONFIG)
-                for synonym in known.synonyms
-            ]
+        sources = _inherited_sources(static, dynamic, known)
         if name in overrides:
             sources.insert(0, SourcedValue(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        described.append(_described(known, value, sources))
+    return described
+
+
+def describe_group(
+    static: BrokerConfig,
+    overrides: Mapping[str, str],
+    dynamic: DynamicOptions = NOTHING_DYNAMIC,
+) -> list[DescribedOption]:
+    """Every option of a group with these overrides on a broker that was started as `static`."""
+    effective = group_options(with_dynamic(static, dynamic), overrides)
+    described = []
+    for name, known in options_of(GroupOptions).items():
+        value = value_text(effective, name)
+        sources = _inherited_sources(static, dynamic, known)
+        if not known.synonyms:
+            sources = [SourcedValue(name, known.render(known.default), ConfigSource.DEFAULT_CONFIG)]
+        if name in overrides:
+            sources.insert(0, SourcedValue(name, value, ConfigSource.DYNAMIC_GROUP_CONFIG))
         described.append(_described(known, value, sources))
     return described
 
@@ -85,6 +99,18 @@ def _with_fallbacks(name: str) -> tuple[str, ...]:
         if name in topic_option.synonyms:
             return topic_option.synonyms[topic_option.synonyms.index(name) :]
     return (name,)
+
+
+def _inherited_sources(
+    static: BrokerConfig, dynamic: DynamicOptions, known: ConfigOption
+) -> list[SourcedValue]:
+    """The sources of an option that is not set; the broker has no option of its own for one without effect."""
+    if known.has_effect:
+        return list(_broker_sources(static, dynamic, known.synonyms))
+    return [
+        SourcedValue(synonym, known.render(known.default), ConfigSource.DEFAULT_CONFIG)
+        for synonym in known.synonyms
+    ]
 
 
 def _broker_sources(
