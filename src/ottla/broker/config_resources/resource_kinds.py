@@ -7,6 +7,7 @@ from typing import Final
 
 from ottla.broker.config_resources.broker_resources import BrokerResources
 from ottla.broker.config_resources.group_resources import GroupResources
+from ottla.broker.config_resources.logger_resources import LoggerResources
 from ottla.broker.config_resources.resource_kind import ResourceKind
 from ottla.broker.config_resources.topic_resources import TopicResources
 from ottla.config.options import ResourceType
@@ -16,12 +17,12 @@ from ottla.errors import ErrorCode
 RESOURCE_KINDS: Final[Mapping[int, ResourceKind]] = {
     ResourceType.TOPIC: TopicResources(),
     ResourceType.BROKER: BrokerResources(),
+    ResourceType.BROKER_LOGGER: LoggerResources(),
     ResourceType.GROUP: GroupResources(),
 }
 
 # Resources that have configs in Kafka only.
 _WITHOUT_CONFIGS: Final[Mapping[int, str]] = {
-    ResourceType.BROKER_LOGGER: "loggers",
     ResourceType.CLIENT_METRICS: "client metrics",
 }
 
