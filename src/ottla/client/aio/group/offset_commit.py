@@ -43,6 +43,10 @@ class CommittingMember(Protocol):
     def is_rebalancing(self) -> bool:
         """Whether the member waits for its next assignment."""
 
+    @property
+    def checked_generation(self) -> Generation | None:
+        """The member id and epoch that OffsetFetch is sent with; None if the coordinator does not check them."""
+
     def commit_failed(self, code: int, sent: Generation) -> AfterError | CommitFailure:
         """The coordinator refused a commit for one of its partitions."""
 
