@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -138,6 +138,8 @@ class MetadataState:
         self._creates_topics = creates_topics
         self._wanted: dict[str, float] = {}
         self._wants_all = False
+        self._unnamed: dict[UUID, None] = {}
+        self._asked_names = True
         self._update_requested = True
         self._attempts = 0
         self._has_failed = False
@@ -166,6 +168,12 @@ class MetadataState:
         if any(topic not in before for topic in self._wanted):
             self._ask_soon()
 
+    def want_names_of(self, topic_ids: Iterable[UUID]) -> None:
+        """Find the names of these topics, and of no others; then follow them."""
+        before, self._unnamed = self._unnamed, dict.fromkeys(topic_ids)
+        if any(topic_id not in before for topic_id in self._unnamed):
+            self._ask_soon()
+
     def want_all(self) -> None:
         """Follow all topics, including those that are created later."""
         if not self._wants_all:
@@ -190,6 +198,14 @@ class MetadataState:
         self._update_requested = False
         if self._wants_all:
             return MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        if self._unnamed and self._asked_names:
+            # A request has either ids or names: they take turns.
+            self._asked_names = False
+            return MetadataRequest(
+                topics=[MetadataRequestTopic(topic_id=each, name=None) for each in self._unnamed],
+                allow_auto_topic_creation=False,
+            )
+        self._asked_names = True
         return MetadataRequest(
             topics=[MetadataRequestTopic(name=topic) for topic in self._wanted],
             allow_auto_topic_creation=self._creates_topics,
@@ -225,7 +241,9 @@ class MetadataState:
         )
         topics: dict[str, Topic] = {}
         errors: dict[str, ErrorCode] = {}
-        again = False
+        by_id = request.topics is not None and any(each.name is None for each in request.topics)
+        self._name_topics(response, now_ms)
+        again = bool(self._unnamed)
         if request.topics is not None:
             for name in self._wanted:
                 if name in before.topics:
@@ -233,7 +251,9 @@ class MetadataState:
                 elif name in before.errors:
                     errors[name] = before.errors[name]
         for found in response.topics:
-            name = found.name or ""
+            if not found.name:
+                continue  # there is no topic with this id, or not yet
+            name = found.name
             error = ErrorCode(found.error_code)
             if error is ErrorCode.NONE and not _is_complete(found):
                 error = ErrorCode.LEADER_NOT_AVAILABLE
@@ -265,11 +285,20 @@ class MetadataState:
             # Updates that are requested in a burst share one answer.
             self._not_before_ms = now_ms + self._backoff.initial_ms * (0.8 + 0.4 * random_unit)
         asked = self._wanted if request.topics is None else {t.name for t in request.topics}
-        if any(name not in asked for name in self._wanted):
+        if by_id:
+            self._update_requested = True
+        elif any(name not in asked for name in self._wanted):
             # Topics were added after the request was sent.
             self._update_requested = True
             self._not_before_ms = now_ms
         return warnings
+
+    def _name_topics(self, response: MetadataResponse, now_ms: float) -> None:
+        """Follow topics by name whose ids were wanted."""
+        for found in response.topics:
+            if found.topic_id in self._unnamed and found.name:
+                del self._unnamed[found.topic_id]
+                self._wanted[found.name] = now_ms
 
     def _new_warnings(
         self, errors: Mapping[str, ErrorCode], before: ClusterMetadata
