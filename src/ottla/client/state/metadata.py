@@ -239,33 +239,17 @@ class MetadataState:
         before = (
             self.cluster if response.cluster_id == self.cluster.cluster_id else ClusterMetadata()
         )
-        topics: dict[str, Topic] = {}
-        errors: dict[str, ErrorCode] = {}
         by_id = request.topics is not None and any(each.name is None for each in request.topics)
         self._name_topics(response, now_ms)
-        again = bool(self._unnamed)
+        topics: dict[str, Topic] = {}
+        errors: dict[str, ErrorCode] = {}
         if request.topics is not None:
             for name in self._wanted:
                 if name in before.topics:
                     topics[name] = before.topics[name]
                 elif name in before.errors:
                     errors[name] = before.errors[name]
-        for found in response.topics:
-            if not found.name:
-                continue  # there is no topic with this id, or not yet
-            name = found.name
-            error = ErrorCode(found.error_code)
-            if error is ErrorCode.NONE and not _is_complete(found):
-                error = ErrorCode.LEADER_NOT_AVAILABLE
-            if error is ErrorCode.NONE:
-                errors.pop(name, None)
-                topics[name] = _read_topic(name, found, before)
-                again |= any(p.leader == NO_LEADER for p in topics[name].partitions)
-            else:
-                # The former state is removed: the topic may have been deleted.
-                topics.pop(name, None)
-                errors[name] = error
-                again |= error.retriable and name in self._wanted
+        again = self._read_topics(response, before, topics, errors)
         self.cluster = ClusterMetadata(
             cluster_id=response.cluster_id,
             controller_id=response.controller_id,
@@ -292,6 +276,33 @@ class MetadataState:
             self._update_requested = True
             self._not_before_ms = now_ms
         return warnings
+
+    def _read_topics(
+        self,
+        response: MetadataResponse,
+        before: ClusterMetadata,
+        topics: dict[str, Topic],
+        errors: dict[str, ErrorCode],
+    ) -> bool:
+        """Read the topics of an answer into `topics` and `errors`; True if it has to be requested again."""
+        again = bool(self._unnamed)
+        for found in response.topics:
+            if not found.name:
+                continue  # there is no topic with this id, or not yet
+            name = found.name
+            error = ErrorCode(found.error_code)
+            if error is ErrorCode.NONE and not _is_complete(found):
+                error = ErrorCode.LEADER_NOT_AVAILABLE
+            if error is ErrorCode.NONE:
+                errors.pop(name, None)
+                topics[name] = _read_topic(name, found, before)
+                again |= any(p.leader == NO_LEADER for p in topics[name].partitions)
+            else:
+                # The former state is removed: the topic may have been deleted.
+                topics.pop(name, None)
+                errors[name] = error
+                again |= error.retriable and name in self._wanted
+        return again
 
     def _name_topics(self, response: MetadataResponse, now_ms: float) -> None:
         """Follow topics by name whose ids were wanted."""
