@@ -47,10 +47,33 @@ CLEANER_OPTIONS = {
     "log.cleaner.enable": "false",
     "log.cleaner.io.max.bytes.per.second": "1000000.0",
 }
+# Options of the consumer protocol, with a value of each that is not its default; test_consumer_group_options.py sees
+# what they do.
+CONSUMER_GROUP_OPTIONS = {
+    "group.consumer.assignment.interval.ms": "2000",
+    "group.consumer.assignors": "range",
+    "group.consumer.heartbeat.interval.ms": "6000",
+    "group.consumer.max.assignment.interval.ms": "2000",
+    "group.consumer.max.heartbeat.interval.ms": "6000",
+    "group.consumer.max.session.timeout.ms": "50000",
+    "group.consumer.max.size": "1",
+    "group.consumer.migration.policy": "disabled",
+    "group.consumer.min.assignment.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.regex.refresh.interval.ms": "10000",
+    "group.consumer.session.timeout.ms": "50000",
+    "group.coordinator.rebalance.protocols": "classic",
+}
 # Not with a data folder, and so not with the bench of the others.
 PROBED_BY_ITSELF = {"ottla.ephemeral.max.bytes"}
 # What an embedded broker sets by itself.
-SET_BY_EMBEDDED = {"group.initial.rebalance.delay.ms": "0"}
+SET_BY_EMBEDDED = {
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+}
 # A value of each option that is not its default.
 OTHER_VALUES = {
     **{name: probe.value for name, probe in TOPIC_PROBES.items()},
@@ -67,6 +90,8 @@ def broker_value(name: str) -> str:
         return BROKER_PROBES[name].value
     if name in CLEANER_OPTIONS:
         return CLEANER_OPTIONS[name]
+    if name in CONSUMER_GROUP_OPTIONS:
+        return CONSUMER_GROUP_OPTIONS[name]
     if name in PROBED_BY_ITSELF:
         return "1000000"
     topic_option = BROKER_TO_TOPIC[name]
@@ -81,8 +106,8 @@ def patience(way: str) -> float:
 
 def test_every_option_is_in_the_tables() -> None:
     assert {*TOPIC_PROBES, *PROBED_ELSEWHERE} == set(TOPIC_OPTIONS) - WITHOUT_EFFECT
-    in_tables = {*BROKER_PROBES, *PROBED_BY_ITSELF, *BROKER_TO_TOPIC, *CLEANER_OPTIONS}
-    assert set(BROKER_OPTIONS) == in_tables
+    in_tables = {*BROKER_PROBES, *PROBED_BY_ITSELF, *BROKER_TO_TOPIC}
+    assert set(BROKER_OPTIONS) == in_tables | {*CLEANER_OPTIONS, *CONSUMER_GROUP_OPTIONS}
 
 
 @pytest.mark.parametrize("name", TOPIC_PROBES)

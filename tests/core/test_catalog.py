@@ -191,6 +191,39 @@ def test_blocks_of_producer_ids_never_overlap_even_if_one_is_lost_in_a_crash() -
     assert second[-1] < third[0]
 
 
+def test_groups_see_by_a_number_that_topics_have_changed() -> None:
+    catalog = with_topic("orders", 3)
+    created = catalog.topics_version
+    assert catalog.created_version == created
+    catalog.apply(catalog.configure(catalog.topics["orders"], {}))
+    assert (catalog.topics_version, catalog.created_version) == (created, created)
+    grown = catalog.add_partitions("orders", 4, None, LIVE)
+    assert not isinstance(grown, Refused)
+    catalog.apply(grown)
+    assert catalog.topics_version > created
+    assert catalog.created_version == created
+    before = catalog.topics_version
+    catalog.apply(catalog.delete(catalog.topics["orders"], 0))
+    assert catalog.topics_version > before
+    assert catalog.created_version == created
+    again = create(catalog, new("orders", 3), uuid.UUID(int=2))
+    assert not isinstance(again, Refused)
+    catalog.apply(again)
+    assert catalog.created_version == catalog.topics_version
+
+
+def test_the_options_of_a_group_are_kept_until_there_are_none() -> None:
+    catalog = Catalog({})
+    catalog.apply(
+        catalog.configure_groups({"g": {"consumer.session.timeout.ms": "50000"}, "h": {}})
+    )
+    assert catalog.group_configs == {"g": {"consumer.session.timeout.ms": "50000"}}
+    removed = catalog.configure_groups({"g": {}})
+    assert list(removed.values()) == [None]
+    catalog.apply(removed)
+    assert catalog.group_configs == {}
+
+
 def test_internal_topics_are_known_by_their_names() -> None:
     assert with_topic("__consumer_offsets").topics["__consumer_offsets"].is_internal
     assert not with_topic("orders").topics["orders"].is_internal

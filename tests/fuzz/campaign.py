@@ -130,6 +130,11 @@ def faults(folder: Path, seed: int) -> str:
     return marked("tests/faults", folder, seed)
 
 
+def assignors(folder: Path, seed: int) -> str:
+    """The group coordinator's assignors beside Kafka's, 100,000 rebalances each."""
+    return marked("tests/core/assignors", folder, seed)
+
+
 def spark(folder: Path, seed: int) -> str:
     """Exactly-once pipelines under Spark while drivers, brokers, tasks and other instances die or wake late."""
     return marked("tests/spark", folder, seed)
@@ -168,6 +173,7 @@ PARTS: dict[str, Callable[[Path, int], str]] = {
     "scale": scale,
     "groups": groups,
     "faults": faults,
+    "assignors": assignors,
     "spark": spark,
     "kafka": kafka,
     "packaging": packaging,

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker import BrokerConfig, with_embedded_defaults
 from ottla.config.options import dotted_names
 from ottla.errors import ConfigError, IllegalStateError
 from ottla.event_loop import new_event_loop
@@ -89,10 +89,8 @@ class Broker:
                     f"{name} is given twice, in the dict and as a keyword: give it once"
                 )
             given[name] = value
-        # Kafka's 3 s spare a large group rebalances; here every new group would just be 3 s slower.
-        given.setdefault("group.initial.rebalance.delay.ms", 0)
         self._settings = BrokerSettings(
-            BrokerConfig.read(given),
+            BrokerConfig.read(with_embedded_defaults(given)),
             Endpoint.parse(listen),
             None if advertise is None else Endpoint.parse(advertise),
             None,

@@ -22,7 +22,22 @@ from ottla.config.topic import TopicConfig
 from ottla.config.unsupported_broker_options import UNSUPPORTED_BROKER_OPTIONS
 from ottla.errors import ConfigError
 
+EMBEDDED_HEARTBEAT_INTERVAL_MS = 500
 DOUBLE_MAX = 1.7976931348623157e308
+# Options of which the first must not be larger than the second.
+_ORDERED = (
+    ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
+    ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms"),
+    ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.consumer.min.assignment.interval.ms", "group.consumer.max.assignment.interval.ms"),
+    ("group.consumer.min.assignment.interval.ms", "group.consumer.assignment.interval.ms"),
+    ("group.consumer.assignment.interval.ms", "group.consumer.max.assignment.interval.ms"),
+)
 _UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
 
 
@@ -81,6 +96,96 @@ class BrokerConfig(Config):
         55 * 1024 * 1024,
         at_least=1024,
         doc="The most bytes in the response to one fetch; a first batch that is larger is returned all the same.",
+    )
+    group_consumer_assignment_interval_ms: int = option(
+        OptionType.INT,
+        1000,
+        at_least=0,
+        doc="The least time between two target assignments of a group of the consumer protocol; "
+        "members that join within it are assigned together.",
+        dynamic=True,
+    )
+    group_consumer_assignors: tuple[str, ...] = option(
+        OptionType.LIST,
+        ("uniform", "range"),
+        choices=("uniform", "range"),
+        doc="The assignors that groups of the consumer protocol can use; "
+        "the first is the one of groups whose members name none.",
+    )
+    group_consumer_heartbeat_interval_ms: int = option(
+        OptionType.INT,
+        5000,
+        at_least=1,
+        doc="How often the members of a group of the consumer protocol send heartbeats.",
+    )
+    group_consumer_max_assignment_interval_ms: int = option(
+        OptionType.INT,
+        15_000,
+        at_least=0,
+        doc="The longest interval between assignments that a group may have.",
+    )
+    group_consumer_max_heartbeat_interval_ms: int = option(
+        OptionType.INT,
+        15_000,
+        at_least=1,
+        doc="The longest heartbeat interval that a group of the consumer protocol may have.",
+    )
+    group_consumer_max_session_timeout_ms: int = option(
+        OptionType.INT,
+        60_000,
+        at_least=1,
+        doc="The longest session timeout that a group of the consumer protocol may have.",
+    )
+    group_consumer_max_size: int = option(
+        OptionType.INT,
+        INT_MAX,
+        at_least=1,
+        doc="The most members that a group of the consumer protocol can have.",
+    )
+    group_consumer_migration_policy: str = option(
+        OptionType.STRING,
+        "bidirectional",
+        choices=("disabled", "upgrade", "downgrade", "bidirectional"),
+        ignore_case=True,
+        doc="Which groups may change their protocol while they have members: "
+        "upgrade is from the classic protocol to the consumer protocol, downgrade the other direction.",
+    )
+    group_consumer_min_assignment_interval_ms: int = option(
+        OptionType.INT,
+        0,
+        at_least=0,
+        doc="The shortest interval between assignments that a group may have.",
+    )
+    group_consumer_min_heartbeat_interval_ms: int = option(
+        OptionType.INT,
+        5000,
+        at_least=1,
+        doc="The shortest heartbeat interval that a group of the consumer protocol may have.",
+    )
+    group_consumer_min_session_timeout_ms: int = option(
+        OptionType.INT,
+        45_000,
+        at_least=1,
+        doc="The shortest session timeout that a group of the consumer protocol may have.",
+    )
+    group_consumer_regex_refresh_interval_ms: int = option(
+        OptionType.INT,
+        600_000,
+        at_least=10_000,
+        doc="How often the topics that match the pattern of a subscription are looked up again; "
+        "a change of the topics makes the coordinator look them up at once.",
+    )
+    group_consumer_session_timeout_ms: int = option(
+        OptionType.INT,
+        45_000,
+        at_least=1,
+        doc="How long a member of a group of the consumer protocol may be silent before it is removed.",
+    )
+    group_coordinator_rebalance_protocols: tuple[str, ...] = option(
+        OptionType.LIST,
+        ("classic", "consumer"),
+        choices=("classic", "consumer"),
+        doc="The protocols that groups can use; the classic one cannot be switched off.",
     )
     group_initial_rebalance_delay_ms: int = option(
         OptionType.INT,
@@ -347,6 +452,13 @@ class BrokerConfig(Config):
         doc="The largest request that is accepted.",
         importance=Importance.HIGH,
     )
+    telemetry_max_bytes: int = option(
+        OptionType.INT,
+        1 << 20,
+        at_least=1,
+        doc="The most bytes of metrics that a client may push at once, compressed or not.",
+        importance=Importance.LOW,
+    )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = option(
         OptionType.INT,
         10_000,
@@ -425,18 +537,25 @@ class BrokerConfig(Config):
 
     def validate(self) -> None:
         """Check the rules between options."""
-        low, high = self.log_cleaner_min_compaction_lag_ms, self.log_cleaner_max_compaction_lag_ms
-        if low > high:
+        for smaller, larger in _ORDERED:
+            low, high = value_of(self, smaller), value_of(self, larger)
+            if low > high:
+                raise ConfigError(
+                    f"{smaller} ({low}) is above {larger} ({high}): lower it or raise the other"
+                )
+        heartbeat_ms = self.group_consumer_heartbeat_interval_ms
+        session_ms = self.group_consumer_session_timeout_ms
+        if heartbeat_ms >= session_ms:
             raise ConfigError(
-                f"log.cleaner.min.compaction.lag.ms ({low}) is above "
-                f"log.cleaner.max.compaction.lag.ms ({high}): lower it or raise the other"
+                f"group.consumer.heartbeat.interval.ms ({heartbeat_ms}) is not below "
+                f"group.consumer.session.timeout.ms ({session_ms}): lower it or raise the other"
             )
-        low, high = self.group_min_session_timeout_ms, self.group_max_session_timeout_ms
-        if low > high:
+        if "classic" not in self.group_coordinator_rebalance_protocols:
             raise ConfigError(
-                f"group.min.session.timeout.ms ({low}) is above "
-                f"group.max.session.timeout.ms ({high}): lower it or raise the other"
+                "group.coordinator.rebalance.protocols must have classic, which cannot be switched off"
             )
+        if not self.group_consumer_assignors:
+            raise ConfigError("group.consumer.assignors must name at least one assignor")
         name, value = inherited(self, "retention.ms")
         if value == 0:
             raise ConfigError(f"{name}=0 would keep nothing: give at least 1, or -1 for ever")
@@ -496,3 +615,18 @@ def with_dynamic(static: BrokerConfig, dynamic: DynamicOptions) -> BrokerConfig:
         if not find_option(BrokerConfig, name).dynamic:
             raise ConfigError(f"{name} cannot be altered: set it when the broker starts")
     return BrokerConfig.read({**static.texts(), **altered})
+
+
+def with_embedded_defaults(given: Mapping[str, object]) -> dict[str, object]:
+    """The options of a broker for one program or its tests: groups change without the waits that spare large groups.
+
+    Kafka's 3 s before the first rebalance, and heartbeats every 5 s, by which members of the consumer protocol learn
+    of a rebalance, would just make every small group slower.
+    """
+    options: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, **given}
+    if not any(name.endswith("assignment.interval.ms") for name in given):
+        options["group.consumer.assignment.interval.ms"] = 0
+    if not any(name.startswith("group.consumer.") and "heartbeat" in name for name in given):
+        options["group.consumer.heartbeat.interval.ms"] = EMBEDDED_HEARTBEAT_INTERVAL_MS
+        options["group.consumer.min.heartbeat.interval.ms"] = EMBEDDED_HEARTBEAT_INTERVAL_MS
+    return options

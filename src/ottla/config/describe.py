@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.config.broker import (
@@ -12,7 +12,15 @@ from ottla.config.broker import (
     topic_config,
     with_dynamic,
 )
-from ottla.config.options import ConfigOption, ConfigSource, OptionType, options_of, value_text
+from ottla.config.group import GroupOptions, group_options
+from ottla.config.options import (
+    Config,
+    ConfigOption,
+    ConfigSource,
+    OptionType,
+    options_of,
+    value_text,
+)
 from ottla.config.topic import TopicConfig
 
 
@@ -52,15 +60,28 @@ def describe_topic(
     described = []
     for name, known in options_of(TopicConfig).items():
         value = value_text(effective, name)
-        if known.has_effect:
-            sources = list(_broker_sources(static, dynamic, known.synonyms))
-        else:
-            sources = [
-                SourcedValue(synonym, known.render(known.default), ConfigSource.DEFAULT_CONFIG)
-                for synonym in known.synonyms
-            ]
+        sources = _inherited_sources(static, dynamic, known)
         if name in overrides:
             sources.insert(0, SourcedValue(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        described.append(_described(known, value, sources))
+    return described
+
+
+def describe_group(
+    static: BrokerConfig,
+    overrides: Mapping[str, str],
+    dynamic: DynamicOptions = NOTHING_DYNAMIC,
+) -> list[DescribedOption]:
+    """Every option of a group with these overrides on a broker that was started as `static`."""
+    effective = group_options(with_dynamic(static, dynamic), overrides)
+    described = []
+    for name, known in options_of(GroupOptions).items():
+        value = value_text(effective, name)
+        sources = _inherited_sources(static, dynamic, known)
+        if not known.synonyms:
+            sources = [SourcedValue(name, known.render(known.default), ConfigSource.DEFAULT_CONFIG)]
+        if name in overrides:
+            sources.insert(0, SourcedValue(name, value, ConfigSource.DYNAMIC_GROUP_CONFIG))
         described.append(_described(known, value, sources))
     return described
 
@@ -79,12 +100,36 @@ def describe_broker(
     return described
 
 
+def describe_resource(
+    config: Config, given: Container[str], source: ConfigSource
+) -> list[DescribedOption]:
+    """Every option of a resource whose options have no other source than `source`, for those in `given`."""
+    described = []
+    for name, known in options_of(type(config)).items():
+        value = value_text(config, name)
+        sources = [SourcedValue(name, value, source)] if name in given else []
+        described.append(_described(known, value, sources))
+    return described
+
+
 def _with_fallbacks(name: str) -> tuple[str, ...]:
     """A broker option, and the ones that apply if it is not set."""
     for topic_option in options_of(TopicConfig).values():
         if name in topic_option.synonyms:
             return topic_option.synonyms[topic_option.synonyms.index(name) :]
     return (name,)
+
+
+def _inherited_sources(
+    static: BrokerConfig, dynamic: DynamicOptions, known: ConfigOption
+) -> list[SourcedValue]:
+    """The sources of an option that is not set; the broker has no option of its own for one without effect."""
+    if known.has_effect:
+        return list(_broker_sources(static, dynamic, known.synonyms))
+    return [
+        SourcedValue(synonym, known.render(known.default), ConfigSource.DEFAULT_CONFIG)
+        for synonym in known.synonyms
+    ]
 
 
 def _broker_sources(

@@ -106,6 +106,17 @@ BrokerCompressionTypeWord: TypeAlias = Literal[
     "producer",
 ]
 
+GroupConsumerMigrationPolicyWord: TypeAlias = Literal[
+    "disabled",
+    "DISABLED",
+    "upgrade",
+    "UPGRADE",
+    "downgrade",
+    "DOWNGRADE",
+    "bidirectional",
+    "BIDIRECTIONAL",
+]
+
 LogMessageTimestampTypeWord: TypeAlias = Literal[
     "CreateTime",
     "LogAppendTime",
@@ -637,6 +648,56 @@ class BrokerOptions(TypedDict, total=False):
     same.
     """
 
+    group_consumer_assignment_interval_ms: int
+    """The least time between two target assignments of a group of the consumer protocol; members
+    that join within it are assigned together.
+    """
+
+    group_consumer_assignors: str | list[str] | tuple[str, ...]
+    """The assignors that groups of the consumer protocol can use; the first is the one of groups
+    whose members name none.
+    """
+
+    group_consumer_heartbeat_interval_ms: int
+    """How often the members of a group of the consumer protocol send heartbeats."""
+
+    group_consumer_max_assignment_interval_ms: int
+    """The longest interval between assignments that a group may have."""
+
+    group_consumer_max_heartbeat_interval_ms: int
+    """The longest heartbeat interval that a group of the consumer protocol may have."""
+
+    group_consumer_max_session_timeout_ms: int
+    """The longest session timeout that a group of the consumer protocol may have."""
+
+    group_consumer_max_size: int
+    """The most members that a group of the consumer protocol can have."""
+
+    group_consumer_migration_policy: GroupConsumerMigrationPolicyWord
+    """Which groups may change their protocol while they have members: upgrade is from the classic
+    protocol to the consumer protocol, downgrade the other direction.
+    """
+
+    group_consumer_min_assignment_interval_ms: int
+    """The shortest interval between assignments that a group may have."""
+
+    group_consumer_min_heartbeat_interval_ms: int
+    """The shortest heartbeat interval that a group of the consumer protocol may have."""
+
+    group_consumer_min_session_timeout_ms: int
+    """The shortest session timeout that a group of the consumer protocol may have."""
+
+    group_consumer_regex_refresh_interval_ms: int
+    """How often the topics that match the pattern of a subscription are looked up again; a change
+    of the topics makes the coordinator look them up at once.
+    """
+
+    group_consumer_session_timeout_ms: int
+    """How long a member of a group of the consumer protocol may be silent before it is removed."""
+
+    group_coordinator_rebalance_protocols: str | list[str] | tuple[str, ...]
+    """The protocols that groups can use; the classic one cannot be switched off."""
+
     group_initial_rebalance_delay_ms: int
     """How long the coordinator of a new group waits for more members after each one that joins."""
 
@@ -850,6 +911,9 @@ class BrokerOptions(TypedDict, total=False):
 
     socket_request_max_bytes: int
     """The largest request that is accepted."""
+
+    telemetry_max_bytes: int
+    """The most bytes of metrics that a client may push at once, compressed or not."""
 
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     """How often the broker checks for transactions that have timed out, and aborts them."""

@@ -10,7 +10,6 @@ _REPLICATION = "remove it, the storage engine replicates"
 _SECURITY = "remove it, listeners are plain TCP without authentication"
 SET_ON_CLIENT = "it is an option of clients, set it there"
 _THREADS = "remove it, one event loop replaces the threads"
-_KIP_848 = "remove it, groups use the classic protocol and not the one of KIP-848"
 _SHARE_GROUPS = "remove it, there are no share groups"
 _QUOTAS = "remove it, there are no quotas"
 
@@ -44,8 +43,11 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "enable.idempotence": SET_ON_CLIENT,
     "fetch.purgatory.purge.interval.requests": _REMOVE,
     "follower.replication.throttled.rate": _REPLICATION,
-    "group.consumer.": _KIP_848,
-    "group.coordinator.": "remove it, one event loop coordinates groups, by the classic protocol",
+    "group.consumer.assignor.offload.enable": "remove it, one event loop assigns partitions",
+    "group.coordinator.append.linger.ms": "remove it, requests that arrive together are written together",
+    "group.coordinator.background.threads": _THREADS,
+    "group.coordinator.cached.buffer.max.bytes": _REMOVE,
+    "group.coordinator.threads": _THREADS,
     "group.id": SET_ON_CLIENT,
     "group.instance.id": SET_ON_CLIENT,
     "group.share.": _SHARE_GROUPS,
@@ -110,7 +112,6 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "socket.send.buffer.bytes": "remove it, the operating system sizes the buffer",
     "ssl.": _SECURITY,
     "super.users": _SECURITY,
-    "telemetry.": _REMOVE,
     "transaction.timeout.ms": SET_ON_CLIENT,
     "transaction.two.phase.commit.enable": (
         "remove it, transactions end by commit, abort or timeout, without two-phase commit (KIP-939)"

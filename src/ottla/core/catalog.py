@@ -2,7 +2,7 @@
 
 A decision returns `Refused` or the changes to commit; `apply` applies committed changes, at run time and at every
 start alike. Keys: `topic/<name>`, `deleting/<topic id>`, `broker-config/<node id>` (without an id: for all
-brokers), `producer-ids`.
+brokers), `group-config/<group id>`, `client-metrics/<subscription>`, `producer-ids`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ ADOPTED_INTERNAL_CONFIG = {"cleanup.policy": "compact"}
 _TOPIC = "topic/"
 _DELETING = "deleting/"
 _BROKER_CONFIG = "broker-config/"
+_CLIENT_METRICS = "client-metrics/"
+_GROUP_CONFIG = "group-config/"
 _PRODUCER_IDS = "producer-ids"
 
 Changes = dict[str, Any]
@@ -79,12 +81,19 @@ class Adopted(NamedTuple):
 
 
 class Catalog:
-    """The topics, the altered broker options and the producer ids of the cluster."""
+    """The topics, the altered options of brokers and groups, and the producer ids of the cluster."""
 
     def __init__(self, entries: Mapping[str, Any]) -> None:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[uuid.UUID, Topic] = {}
+        # Rises when a topic is created or deleted, or gets partitions; and what it was when one was created last.
+        self.topics_version = 0
+        self.created_version = 0
         self.broker_configs: dict[str, Mapping[str, str]] = {}
+        # Subscriptions to metrics of clients, by name; the number counts their changes.
+        self.client_metrics: dict[str, Mapping[str, str]] = {}
+        self.client_metrics_changes = 0
+        self.group_configs: dict[str, Mapping[str, str]] = {}
         self.next_producer_id = 0
         self.deleting: dict[uuid.UUID, Deleted] = {}
         # Topics by name with dots as underscores: names that differ only there would share metric names.
@@ -100,6 +109,10 @@ class Catalog:
                 self._apply_deleting(uuid.UUID(key.removeprefix(_DELETING)), value)
             elif key.startswith(_BROKER_CONFIG):
                 self.broker_configs[key.removeprefix(_BROKER_CONFIG)] = value or {}
+            elif key.startswith(_CLIENT_METRICS):
+                self._apply_client_metrics(key.removeprefix(_CLIENT_METRICS), value)
+            elif key.startswith(_GROUP_CONFIG):
+                self._apply_group_config(key.removeprefix(_GROUP_CONFIG), value)
             elif key == _PRODUCER_IDS:
                 self.next_producer_id = value
 
@@ -109,6 +122,7 @@ class Catalog:
             del self.topics_by_id[old.topic_id]
             del self._folded[folded_name(name)]
         if value is None:
+            self.topics_version += 1
             return
         topic = Topic(
             name,
@@ -121,6 +135,17 @@ class Catalog:
         self.topics[name] = topic
         self.topics_by_id[topic.topic_id] = topic
         self._folded[folded_name(name)] = name
+        if old is None or old.topic_id != topic.topic_id:
+            self.topics_version += 1
+            self.created_version = self.topics_version
+        elif old.partition_count != topic.partition_count:
+            self.topics_version += 1
+
+    def _apply_group_config(self, group_id: str, value: Any) -> None:
+        if value is None:
+            self.group_configs.pop(group_id, None)
+        else:
+            self.group_configs[group_id] = value
 
     def _apply_deleting(self, topic_id: uuid.UUID, value: Any) -> None:
         if value is None:
@@ -129,6 +154,13 @@ class Catalog:
             # Early catalogs do not have the time of a deletion.
             deleted_at_ms = value.get("deleted_at_ms", 0)
             self.deleting[topic_id] = Deleted(value["name"], value["partitions"], deleted_at_ms)
+
+    def _apply_client_metrics(self, name: str, value: Any) -> None:
+        self.client_metrics_changes += 1
+        if value is None:
+            self.client_metrics.pop(name, None)
+        else:
+            self.client_metrics[name] = value
 
     def create(
         self,
@@ -244,6 +276,16 @@ class Catalog:
     def configure_broker(self, name: str, config: Mapping[str, str]) -> Changes:
         """Replaces the altered options of a broker or, with an empty name, of all brokers."""
         return {_BROKER_CONFIG + name: dict(config)}
+
+    def configure_client_metrics(self, name: str, config: Mapping[str, str]) -> Changes:
+        """Replaces the options of a subscription to metrics of clients; without any it is removed."""
+        return {_CLIENT_METRICS + name: dict(config) or None}
+
+    def configure_groups(self, configs: Mapping[str, Mapping[str, str]]) -> Changes:
+        """Replaces the options of groups; a group without any is not kept."""
+        return {
+            _GROUP_CONFIG + group_id: dict(config) or None for group_id, config in configs.items()
+        }
 
     def adopt(self, partitions: Iterable[tuple[str, int, uuid.UUID]], now_ms: int) -> Adopted:
         """Adopts partitions that the engine has and the catalog does not know, such as those of Apache Kafka."""

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Final, Self
 
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker import BrokerConfig, with_embedded_defaults
 from ottla.errors import IllegalStateError, OttlaError
 from ottla.testing.inspection import Inspection
 
@@ -48,8 +48,7 @@ class ServedBroker(Inspection):
         data_dir: str | os.PathLike[str] | None = None,
         listen: str = "127.0.0.1:0",
     ) -> None:
-        # As with an embedded broker, groups need not wait for more members.
-        self._options = {"group.initial.rebalance.delay.ms": 0, **(options or {})}
+        self._options = with_embedded_defaults(options or {})
         BrokerConfig.read(self._options)  # refuses what the process would refuse
         self._listen = self._first_listen = listen
         self._given_data_dir = None if data_dir is None else Path(data_dir)

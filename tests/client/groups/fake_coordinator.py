@@ -54,7 +54,7 @@ class Told:
     def __init__(self) -> None:
         self.calls: list[tuple[str, list[int]]] = []
 
-    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> Any:
         self.calls.append(("revoked", [each.partition for each in partitions]))
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:

@@ -178,4 +178,6 @@ def test_an_answer_without_an_assignment_has_no_target() -> None:
     answer.assignment = Assignment(topic_partitions=[])
     assert assigned_partitions(answer) == frozenset()
     answer.assignment.topic_partitions = [TopicPartitions(topic_id=ID, partitions=[2, 3])]
-    assert assigned_partitions(answer) == {TopicIdPartition(ID, 2), TopicIdPartition(ID, 3)}
+    assert assigned_partitions(answer) == frozenset(
+        {TopicIdPartition(ID, 2), TopicIdPartition(ID, 3)}
+    )

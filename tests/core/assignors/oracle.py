@@ -12,7 +12,6 @@ from urllib.parse import quote, unquote_plus
 
 import pytest
 from tests import maven
-from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 from ottla.core.assignors.java_order import text_order
 from ottla.core.assignors.model import Assignment, Cluster, Subscription
@@ -100,15 +99,20 @@ def _word(name: str) -> str:
 @contextmanager
 def start_oracle(shared_folder: Path) -> Iterator[Oracle]:
     """Downloads what is missing and starts the process; skips where that cannot be."""
+    with java_program(SOURCE, maven.kafka_client(shared_folder)) as (requests, answers):
+        yield Oracle(requests, answers)
+
+
+@contextmanager
+def java_program(source: Path, jars: Path) -> Iterator[tuple[IO[str], IO[str]]]:
+    """Runs a program of one file; its standard input and its standard output."""
     if shutil.which("javac") is None:
         pytest.skip("Kafka's assignors need javac, which is not installed")
-    artifacts = {"org.apache.kafka:kafka-clients": KAFKA_VERSION, **NO_LOGGING}
-    jars = maven.jars(f"kafka-clients-{KAFKA_VERSION}", artifacts, shared_folder)
     process = subprocess.Popen(
         # One compiler thread and the plain collector: it shares two cores with the tests.
         [
             *("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
-            *("-cp", f"{jars}/*", str(SOURCE)),
+            *("-cp", f"{jars}/*", str(source)),
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -118,7 +122,7 @@ def start_oracle(shared_folder: Path) -> Iterator[Oracle]:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        yield Oracle(process.stdin, process.stdout)
+        yield process.stdin, process.stdout
     finally:
         # It ends when its standard input does, also if this process is killed.
         process.stdin.close()

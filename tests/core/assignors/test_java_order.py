@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,11 @@ from ottla.core.assignors.java_order import (
     PartitionHashSet,
     grouping_order,
     hash_map_order,
+    int_set_order,
     text_order,
+    uuid_map_order,
+    uuid_order,
+    uuid_set_order,
 )
 from ottla.model import java_string_hash
 
@@ -92,3 +98,46 @@ def test_a_set_does_not_shrink() -> None:
         numbers.add(6)
     assert small.first() == 5
     assert grown.first() == 6
+
+
+# In the order of Kafka's `Uuid.compareTo`, and what Java lists of these twelve.
+UUIDS = [
+    UUID("85c8a30a98496cb61a64d9ffee20a422"),
+    UUID("96c697fbb25830697914dd2d973295f1"),
+    UUID("98ec899916e40159bf8fc3c9002ae27a"),
+    UUID("9a1c1880ec0a4f32325a3908bd8e0113"),
+    UUID("a440e2651db344e9c8e60506bdf81cb7"),
+    UUID("c54c61ed9f024ba7384e818eb69539d9"),
+    UUID("e9b69e13f4f50fbb1c021a10a968019a"),
+    UUID("1a7850eaf96443e070f3a3b34779ab7e"),
+    UUID("4121c8e0996da4a661f44c359fc917b3"),
+    UUID("5021aa93d7917884dddda85caf3464c4"),
+    UUID("644c17a3c64d14b5d5c23197dcc7f8e9"),
+    UUID("76a2c3b0c5c503da72d87d347342238b"),
+]
+IN_A_SET = [0, 5, 11, 3, 6, 10, 4, 7, 8, 1, 9, 2]
+IN_A_MAP = [4, 7, 8, 0, 1, 9, 5, 11, 3, 6, 10, 2]
+
+
+def test_uuids_are_ordered_by_signed_halves() -> None:
+    assert sorted(UUIDS, key=uuid_order) == UUIDS
+    halves = [UUID(int=1 << 63), UUID(int=0), UUID(int=1)]
+    assert sorted(halves, key=uuid_order) == halves
+
+
+def test_uuids_are_listed_as_by_java() -> None:
+    assert uuid_set_order(reversed(UUIDS)) == [UUIDS[place] for place in IN_A_SET]
+    assert uuid_map_order(reversed(UUIDS)) == [UUIDS[place] for place in IN_A_MAP]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "listed"),
+    [
+        ([40, 17, 16, 2, 1, 0], [0, 16, 1, 17, 2, 40]),
+        ([65536, 3, 70000, 12], [65536, 70000, 3, 12]),
+        (range(16, 34), [*range(32, 34), *range(16, 32)]),
+        (range(12), list(range(12))),
+    ],
+)
+def test_numbers_are_listed_as_by_java(numbers: list[int], listed: list[int]) -> None:
+    assert int_set_order(numbers) == listed

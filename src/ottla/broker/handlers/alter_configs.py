@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from ottla.broker.config_resources import RESOURCES, alter_all
+from ottla.broker.config_resources.alteration import RESOURCES, Alteration, alter_all
+from ottla.broker.config_resources.resource_kind import ResourceKind
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Divisions
@@ -28,7 +29,7 @@ def handle(
     outcomes = alter_all(
         node,
         [
-            (asked.resource_type, asked.resource_name, partial(_replaced, asked))
+            Alteration(asked.resource_type, asked.resource_name, partial(_replaced, asked))
             for asked in request.resources
         ],
         request.validate_only,
@@ -46,7 +47,9 @@ def handle(
     )
 
 
-def _replaced(asked: AlterConfigsResource, _: Mapping[str, str]) -> dict[str, str] | Refused:
+def _replaced(
+    asked: AlterConfigsResource, kind: ResourceKind, current: Mapping[str, str]
+) -> dict[str, str] | Refused:
     """The options of the request, whatever was set before."""
     null = [config.name for config in asked.configs if config.value is None]
     if null:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Generator, Hashable
 
-from ottla.broker.config_resources import (
-    check_broker_name,
-    unknown_resource,
-)
+from ottla.broker.config_resources.resource_kinds import find_kind
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import Reply, RequestContext
 from ottla.config.describe import DescribedOption
-from ottla.config.options import ResourceType
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
@@ -77,18 +73,8 @@ def _result(
 
 
 def _describe(node: Node, asked: DescribeConfigsResource) -> list[DescribedOption] | Refused:
-    name = asked.resource_name
-    if asked.resource_type == ResourceType.TOPIC:
-        topic = node.topics.find(name)
-        if isinstance(topic, Refused):
-            return topic
-        return node.options.describe_topic(topic)
-    if asked.resource_type == ResourceType.BROKER:
-        refused = check_broker_name(node, name)
-        if refused is not None:
-            return refused
-        return node.options.describe() if name else node.options.describe_altered_for_all()
-    return unknown_resource(asked.resource_type)
+    kind = find_kind(asked.resource_type)
+    return kind if isinstance(kind, Refused) else kind.describe(node, asked.resource_name)
 
 
 def _option(

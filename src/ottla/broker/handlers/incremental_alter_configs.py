@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from ottla.broker.config_resources import RESOURCES, OptionChange, alter_all, changed_options
+from ottla.broker.config_resources.alteration import RESOURCES, Alteration, alter_all
+from ottla.broker.config_resources.option_changes import OptionChange, changed_options
+from ottla.broker.config_resources.resource_kind import ResourceKind
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Divisions
@@ -28,7 +30,7 @@ def handle(
     outcomes = alter_all(
         node,
         [
-            (asked.resource_type, asked.resource_name, partial(_changed, node, asked))
+            Alteration(asked.resource_type, asked.resource_name, partial(_changed, node, asked))
             for asked in request.resources
         ],
         request.validate_only,
@@ -47,12 +49,12 @@ def handle(
 
 
 def _changed(
-    node: Node, asked: AlterConfigsResource, current: Mapping[str, str]
+    node: Node, asked: AlterConfigsResource, kind: ResourceKind, current: Mapping[str, str]
 ) -> dict[str, str] | Refused:
     operations = [
         OptionChange(config.config_operation, config.name, config.value) for config in asked.configs
     ]
-    return changed_options(node.options, asked.resource_type, operations, current)
+    return changed_options(partial(kind.unset_list, node), operations, current)
 
 
 API = serve(

@@ -7,11 +7,17 @@ another depends on Java's hash function. These are the same in every process, un
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
+from uuid import UUID
 
 from ottla.model import java_string_hash
 
 _FIRST_CAPACITY = 16
 _WORD = 0xFFFFFFFF
+_SIGN_BITS = 1 << 127 | 1 << 63
+
+# A group coordinator asks for the same member ids at every rebalance.
+_text_hash = lru_cache(maxsize=16_384)(java_string_hash)
 
 
 def text_order(text: str) -> bytes:
@@ -25,7 +31,31 @@ def hash_map_order(texts: Iterable[str]) -> list[str]:
     mask = _capacity(len(keys), _FIRST_CAPACITY) - 1
     # A bucket lists its keys in the order of insertion, also after the table grew: a stable sort does the same. (Java
     # turns buckets of more than eight keys into trees; that many collisions do not occur by chance.)
-    return sorted(keys, key=lambda key: _bucket(java_string_hash(key), mask))
+    return sorted(keys, key=lambda key: _bucket(_text_hash(key), mask))
+
+
+def uuid_order(uuid: UUID) -> int:
+    """A key that sorts UUIDs as Kafka does: by two signed numbers of 64 bits."""
+    return uuid.int ^ _SIGN_BITS
+
+
+def uuid_map_order(uuids: Iterable[UUID]) -> list[UUID]:
+    """The order in which a `HashMap` lists UUIDs that were put in `uuid_order`."""
+    keys = sorted(uuids, key=uuid_order)
+    return _in_uuid_buckets(keys, _capacity(len(keys), _FIRST_CAPACITY))
+
+
+def uuid_set_order(uuids: Iterable[UUID]) -> list[UUID]:
+    """The order in which a `HashSet` lists UUIDs that was copied from a collection in `uuid_order`."""
+    keys = sorted(uuids, key=uuid_order)
+    return _in_uuid_buckets(keys, _copy_capacity(len(keys)))
+
+
+def int_set_order(numbers: Iterable[int]) -> list[int]:
+    """The order in which a `HashSet` lists numbers that was copied from an ascending list."""
+    keys = sorted(numbers)
+    mask = _copy_capacity(len(keys)) - 1
+    return sorted(keys, key=lambda key: _bucket(key, mask))
 
 
 def grouping_order(texts: Iterable[str]) -> list[str]:
@@ -66,6 +96,20 @@ class PartitionHashSet:
 
     def _hash(self, partition: int) -> int:
         return (31 * (31 + partition) + self._topic_hash) & _WORD
+
+
+def _in_uuid_buckets(uuids: list[UUID], capacity: int) -> list[UUID]:
+    def bucket(uuid: UUID) -> int:
+        halves = uuid.int ^ (uuid.int >> 64)
+        return _bucket((halves ^ (halves >> 32)) & _WORD, capacity - 1)
+
+    return sorted(uuids, key=bucket)
+
+
+def _copy_capacity(size: int) -> int:
+    """That of a `HashSet` made from a collection of this size; it has room for one more than it needs."""
+    wanted = max(size * 4 // 3 + 1, _FIRST_CAPACITY)
+    return 1 << (wanted - 1).bit_length()
 
 
 def _capacity(size: int, capacity: int) -> int:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
+from ottla.core.assignors.server_side.model import Partitions
 from ottla.core.group.events import NO_TIMESTAMP
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""
+# Epochs of members of the new protocol that are requests (KIP-848).
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
 
 
 class GroupConfig(NamedTuple):
@@ -24,6 +30,37 @@ class GroupConfig(NamedTuple):
     metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     retention_check_interval_ms: int = 600_000
+
+
+class MigrationPolicy(Enum):
+    """Which groups change their protocol while they have members (`group.consumer.migration.policy`)."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def upgrades(self) -> bool:
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def downgrades(self) -> bool:
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+
+class ConsumerGroupConfig(NamedTuple):
+    """The options of a group of the new protocol: the broker's, some of them changed for the group (KIP-848)."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    # The least time between two target assignments (KIP-1263).
+    assignment_interval_ms: int = 1_000
+    max_size: int = (1 << 31) - 1
+    # The first is the one of groups whose members name none.
+    assignors: tuple[str, ...] = ("uniform", "range")
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    regex_refresh_interval_ms: int = 600_000
 
 
 class JoinRequest(NamedTuple):
@@ -109,13 +146,47 @@ class Leaver(NamedTuple):
 LeaveResults = tuple[tuple[Leaver, Refused | None], ...]
 
 
+class ConsumerHeartbeatRequest(NamedTuple):
+    """ConsumerGroupHeartbeat: what is None, or a negative timeout, has not changed since the last one.
+
+    The member id is never empty: for a client that has none, the handler makes one.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: frozenset[str] | None = None
+    pattern: str | None = None
+    assignor: str | None = None
+    owned: Partitions | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+class ConsumerHeartbeat(NamedTuple):
+    """The answer to a heartbeat; `assignment` is None if the member has it already."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: Partitions | None = None
+
+
 class CommitSender(NamedTuple):
-    """The sender of a commit; a consumer that assigns its partitions itself has no generation and no member id."""
+    """The sender of a commit; a consumer that assigns its partitions itself has no generation and no member id.
+
+    For a member of the new protocol the generation is its member epoch. `knows_epochs`: the version of the request
+    is one in which members of the new protocol commit.
+    """
 
     group_id: str
     generation: int = NO_GENERATION
     member_id: str = NO_MEMBER_ID
     instance_id: str | None = None
+    knows_epochs: bool = True
 
 
 class NewOffset(NamedTuple):
@@ -161,3 +232,41 @@ class DescribedGroup(NamedTuple):
     protocol_type: str
     protocol: str
     members: tuple[DescribedMember, ...]
+
+
+class DescribedConsumerMember(NamedTuple):
+    """A member of a group of the new protocol; `speaks_classic` until it changes its own protocol, too."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    pattern: str | None
+    assignment: Partitions
+    target: Partitions
+    speaks_classic: bool
+
+
+class DescribedConsumerGroup(NamedTuple):
+    state: str
+    group_epoch: int
+    assignment_epoch: int
+    assignor: str
+    members: tuple[DescribedConsumerMember, ...]
+
+
+class ResolvePatterns(NamedTuple):
+    """An effect: the topics that match the patterns of a group have to be found (`GroupMachine.patterns_resolved`)."""
+
+    group_id: str
+    patterns: frozenset[str]
+
+
+class ResolvedPatterns(NamedTuple):
+    """The names of the topics that match each pattern; `version` is that of the topics when the search began."""
+
+    topics: Mapping[str, frozenset[str]]
+    version: int
