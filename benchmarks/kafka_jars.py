@@ -8,11 +8,14 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-KAFKA_VERSION = "4.1.0"
+# The newest on Maven Central of each; the tests use them too. Programs with a broker or tools of Kafka have all
+# jars of the server's version.
+KAFKA_CLIENT_VERSION = "4.4.0"
+KAFKA_SERVER_VERSION = "4.3.1"
 DOWNLOAD_SECONDS = 180
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 
-KAFKA = {"org.apache.kafka:kafka_2.13": KAFKA_VERSION, "org.slf4j:slf4j-nop": "1.7.36"}
+KAFKA = {"org.apache.kafka:kafka_2.13": KAFKA_SERVER_VERSION, "org.slf4j:slf4j-nop": "1.7.36"}
 
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -42,7 +45,7 @@ class UnavailableError(Exception):
 
 def kafka_jars() -> Path:
     """The folder with the broker and what it needs."""
-    return jars_of(f"kafka-{KAFKA_VERSION}", _pom(KAFKA, ""))
+    return jars_of(f"kafka-{KAFKA_SERVER_VERSION}", _pom(KAFKA, ""))
 
 
 def jars_of_only(name: str, artifacts: Mapping[str, str]) -> Path:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import confluent_kafka
 from benchmarks.frames import append_one, create_topic, delete_topic
-from benchmarks.kafka_jars import KAFKA_VERSION, UnavailableError, kafka_jars
+from benchmarks.kafka_jars import KAFKA_SERVER_VERSION, UnavailableError, kafka_jars
 from benchmarks.measure import cpu_seconds
 
 from ottla.version import VERSION
@@ -166,7 +166,7 @@ class ApacheKafka(Peer):
     """One node that is broker and controller (KRaft), with Kafka's defaults."""
 
     name = "kafka"
-    version = f"Apache Kafka {KAFKA_VERSION}"
+    version = f"Apache Kafka {KAFKA_SERVER_VERSION}"
 
     def __init__(self, settings: Mapping[str, object] = NO_SETTINGS) -> None:
         self.jars = kafka_jars()

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from benchmarks.kafka_jars import KAFKA_CLIENT_VERSION, KAFKA_SERVER_VERSION
 
 DOWNLOAD_SECONDS = 80
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
-KAFKA_VERSION = "4.1.0"
 NO_LOGGING = {"org.slf4j:slf4j-nop": "1.7.36"}
 
 _POM = """\
@@ -61,6 +61,24 @@ def jars(
             if failure.exists():
                 pytest.skip(f"no {name}: {failure.read_text(encoding='utf-8')}")
     return found
+
+
+def kafka_client(shared_folder: Path, version: str = KAFKA_CLIENT_VERSION) -> Path:
+    """The folder with Kafka's own client and what it needs."""
+    artifacts = {"org.apache.kafka:kafka-clients": version, **NO_LOGGING}
+    return jars(f"kafka-clients-{version}", artifacts, shared_folder)
+
+
+def kafka_server(shared_folder: Path, version: str = KAFKA_SERVER_VERSION) -> Path:
+    """The folder with Kafka's broker and what it needs."""
+    artifacts = {"org.apache.kafka:kafka_2.13": version, **NO_LOGGING}
+    return jars(f"kafka-{version}", artifacts, shared_folder)
+
+
+def kafka_tools(shared_folder: Path) -> Path:
+    """The folder with Kafka's command line tools and what they need."""
+    artifacts = {"org.apache.kafka:kafka-tools": KAFKA_SERVER_VERSION, **NO_LOGGING}
+    return jars(f"kafka-tools-{KAFKA_SERVER_VERSION}", artifacts, shared_folder)
 
 
 def archive(name: str, artifact: str, shared_folder: Path) -> Path:

@@ -91,10 +91,7 @@ UPWARD_IMPORTS: dict[tuple[str, str], str] = {
     ("src/ottla/app/application.py", "ottla.testing.app_under_test"): _TESTS_OF_APPS,
     ("src/ottla/app/application.py", "ottla.testing.broker"): _TESTS_OF_APPS,
 }
-MESSAGES_WITHOUT_HANDLER = {
-    "consumer_group_describe": "the client asks it of Kafka; our groups follow the classic protocol",
-    "consumer_group_heartbeat": "the client speaks it with Kafka; our groups follow the classic protocol",
-}
+MESSAGES_WITHOUT_HANDLER: dict[str, str] = {}
 HANDLERS_WITHOUT_MESSAGE: dict[str, str] = {}
 
 

@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def dumped(folder: Path, kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dumped(folder: Path, kafka_tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy for the tool, which opens files for writing."""
     copy = tmp_path_factory.mktemp("copy") / "orders-0"
     shutil.copytree(folder, copy)
@@ -85,9 +85,9 @@ def test_every_kind_of_file_is_there(folder: Path) -> None:
     assert counts["log"] >= 3
 
 
-def test_kafka_reads_what_we_wrote(dumped: Path, kafka_jars: Path) -> None:
+def test_kafka_reads_what_we_wrote(dumped: Path, kafka_tools: Path) -> None:
     files = sorted(path for path in dumped.iterdir() if re.match(r"\d{20}\.", path.name))
-    output = dump_log(kafka_jars, files, "--deep-iteration", "--print-data-log")
+    output = dump_log(kafka_tools, files, "--deep-iteration", "--print-data-log")
     assert not COMPLAINTS.search(output), COMPLAINTS.findall(output)
     found = sections(output)
     assert sorted(found) == [path.name for path in files]
@@ -98,10 +98,10 @@ def test_kafka_reads_what_we_wrote(dumped: Path, kafka_jars: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--index-sanity-check", "--verify-index-only"])
 def test_kafka_finds_nothing_wrong_with_the_indexes(
-    dumped: Path, kafka_jars: Path, option: str
+    dumped: Path, kafka_tools: Path, option: str
 ) -> None:
     files = sorted([*dumped.glob("*.index"), *dumped.glob("*.timeindex")])
-    output = dump_log(kafka_jars, files, option)
+    output = dump_log(kafka_tools, files, option)
     assert not COMPLAINTS.search(output), output
     assert output.count("Dumping") == len(files)
     if option == "--index-sanity-check":
@@ -109,20 +109,20 @@ def test_kafka_finds_nothing_wrong_with_the_indexes(
 
 
 def test_our_log_dump_says_what_kafkas_says(
-    dumped: Path, kafka_jars: Path, capsys: pytest.CaptureFixture[str]
+    dumped: Path, kafka_tools: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = sorted(path for path in dumped.iterdir() if re.match(r"\d{20}\.", path.name))
-    theirs = dump_log(kafka_jars, files, "--print-data-log")
+    theirs = dump_log(kafka_tools, files, "--print-data-log")
     assert main(["log", "dump", "--print-data-log", *map(str, files)]) == 0
     assert capsys.readouterr().out == theirs
 
 
 def test_our_log_dump_decodes_offsets_as_kafka_does(
-    kafka_jars: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kafka_tools: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_folder(tmp_path)
     files = sorted(tmp_path.glob("__consumer_offsets-*/*.log"))
-    theirs = dump_log(kafka_jars, files, "--offsets-decoder")
+    theirs = dump_log(kafka_tools, files, "--offsets-decoder")
     assert main(["log", "dump", "--decode", *map(str, files)]) == 0
     assert capsys.readouterr().out == theirs
 

@@ -133,12 +133,12 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("end", ["clean", "crash"])
 def test_our_log_dump_finds_kafkas_folder_good(
-    written: dict[str, Path], kafka_jars: Path, capsys: pytest.CaptureFixture[str], end: str
+    written: dict[str, Path], kafka_tools: Path, capsys: pytest.CaptureFixture[str], end: str
 ) -> None:
     assert main(["log", "dump", str(written[end]), "--verify-only"]) == 0, capsys.readouterr().err
     capsys.readouterr()
     files = sorted(written[end].glob("__transaction_state-*/*.log"))
-    theirs = dump_log(kafka_jars, files, "--transaction-log-decoder")
+    theirs = dump_log(kafka_tools, files, "--transaction-log-decoder")
     assert main(["log", "dump", "--transaction-log-decoder", *map(str, files)]) == 0
     assert capsys.readouterr().out == theirs
 

@@ -136,10 +136,10 @@ def test_the_formatter_reads_the_state_of_transactions(broker: Broker, kafka_too
 
 @pytest.mark.timeout(240)
 def test_dump_log_decodes_the_state_of_transactions(
-    broker: Broker, kafka_jars: Path, tmp_path: Path
+    broker: Broker, kafka_tools: Path, tmp_path: Path
 ) -> None:
     files = copied(broker, transactions_partition(COMMITTED_ID), tmp_path)
-    output = dump_log(kafka_jars, files, "--transaction-log-decoder")
+    output = dump_log(kafka_tools, files, "--transaction-log-decoder")
     assert not COMPLAINTS.search(output), output
     states = [
         state
@@ -152,10 +152,10 @@ def test_dump_log_decodes_the_state_of_transactions(
 
 @pytest.mark.timeout(240)
 def test_dump_log_reads_transactional_records_and_markers(
-    broker: Broker, kafka_jars: Path, tmp_path: Path
+    broker: Broker, kafka_tools: Path, tmp_path: Path
 ) -> None:
     files = copied(broker, TopicPartition(TOPIC, 0), tmp_path)
-    output = dump_log(kafka_jars, files, "--deep-iteration", "--print-data-log")
+    output = dump_log(kafka_tools, files, "--deep-iteration", "--print-data-log")
     assert not COMPLAINTS.search(output), output
     batches = [fields(line) for line in output.splitlines() if line.startswith("baseOffset")]
     expected = [

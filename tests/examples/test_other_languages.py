@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from tests import maven
-from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "testing"
 DOWNLOAD_SECONDS = 90
@@ -68,9 +67,8 @@ def test_java(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
 ) -> None:
     folder = copied("java", tmp_path, "javac")
-    artifacts = {"org.apache.kafka:kafka-clients": KAFKA_VERSION, **NO_LOGGING}
     shared = tmp_path_factory.getbasetemp().parent
-    jars = maven.jars(f"kafka-clients-{KAFKA_VERSION}", artifacts, shared)
+    jars = maven.kafka_client(shared)
     sources = sorted(path.name for path in folder.glob("*.java"))
     run(["javac", "-Xlint:all", "-Werror", "-cp", f"{jars}/*", *sources], folder, environment)
     printed = run(["java", "-cp", f".{os.pathsep}{jars}/*", "OrdersTest"], folder, environment)

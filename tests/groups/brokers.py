@@ -12,18 +12,30 @@ from pathlib import Path
 import pytest
 from tests import maven
 from tests.apache_kafka.programs import running_kafka
+from tests.groups.members import Client
 from tests.lasting import LASTING
-from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 from ottla.testing import Broker
 
 # "ottla", "kafka", or the address of a broker with the options below.
 WHICH = os.environ.get("OTTLA_TEST_BROKER") or "ottla"
 
+HEARTBEATS = 3
+# More than the interval, on a busy machine too.
+HEARTBEAT_SECONDS = 0.4
+# Of the new protocol the broker sets what members of the old one set themselves: PATIENT_MS and so on.
+NEW_PROTOCOL: dict[str, object] = {
+    "group.consumer.heartbeat.interval.ms": 200,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.session.timeout.ms": 10_000,
+    "group.consumer.min.session.timeout.ms": 500,
+    "group.consumer.assignment.interval.ms": 0,
+}
 OPTIONS: dict[str, object] = {
     **LASTING,
     "group.min.session.timeout.ms": 500,
     "group.initial.rebalance.delay.ms": 0,
+    **(NEW_PROTOCOL if WHICH != "ottla" else {}),
 }
 
 
@@ -40,6 +52,14 @@ class Running:
             self.ottla.clock.advance(milliseconds / 1000)
         else:
             time.sleep(milliseconds / 1000)
+
+    def let_session_pass(self, client: Client, milliseconds: float) -> None:
+        """As `let_pass`; with the new protocol all sessions are the same, and who is well heartbeats in between."""
+        steps = HEARTBEATS if client.has_new_protocol and self.ottla is not None else 1
+        for _ in range(steps):
+            if steps > 1:
+                time.sleep(HEARTBEAT_SECONDS)
+            self.let_pass(milliseconds / steps)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -60,8 +80,7 @@ def one_node(folder: Path) -> Iterator[Running]:
         with Broker(OPTIONS) as broker:
             yield Running(broker.bootstrap_servers, broker)
     elif WHICH == "kafka":
-        artifacts = {"org.apache.kafka:kafka_2.13": KAFKA_VERSION, **NO_LOGGING}
-        jars = maven.jars(f"kafka-{KAFKA_VERSION}", artifacts, folder.parent)
+        jars = maven.kafka_server(folder.parent)
         with running_kafka(jars, folder, OPTIONS) as address:
             yield Running(address)
     else:

@@ -26,9 +26,10 @@ def _in_turn(now: list[str], in_campaigns: list[str]) -> list[ParameterSet]:
     return [*map(pytest.param, now), *later]
 
 
+NEW_PROTOCOL = ["ottla-consumer", "ottla-aio-consumer", "confluent-consumer", "java-consumer"]
 COOPERATIVE = _in_turn(
     ["ottla-cooperative", "confluent-cooperative", "java-cooperative"],
-    ["kafka-python-cooperative"],
+    ["kafka-python-cooperative", *NEW_PROTOCOL],
 )
 CLIENTS_IN_TURN = _in_turn(
     ["ottla-cooperative", "confluent-range", "confluent-cooperative", "kafka-python", "aiokafka"],
@@ -43,16 +44,23 @@ CLIENTS_IN_TURN = _in_turn(
         "java-cooperative",
         "kafka-python-cooperative",
         "aiokafka-sticky",
+        *NEW_PROTOCOL,
     ],
 )
 LIBRARIES_IN_TURN = _in_turn(
     ["ottla-range", "confluent-range", "kafka-python", "aiokafka"],
-    ["confluent-roundrobin", "confluent-cooperative", "java-cooperative", "aiokafka-sticky"],
+    [
+        *("confluent-roundrobin", "confluent-cooperative", "java-cooperative", "aiokafka-sticky"),
+        *NEW_PROTOCOL,
+    ],
 )
 # Versions of the messages that only Kafka's own client speaks make a difference to these.
 STATIC_IN_TURN = _in_turn(
     ["ottla-range", "confluent-range", "kafka-python", "aiokafka", "java-cooperative"],
-    ["ottla-cooperative", "confluent-roundrobin", "confluent-cooperative", "java-range"],
+    [
+        *("ottla-cooperative", "confluent-roundrobin", "confluent-cooperative", "java-range"),
+        *NEW_PROTOCOL,
+    ],
 )
 
 
@@ -124,6 +132,12 @@ def static_client(request: pytest.FixtureRequest) -> Client:
 )
 def fenced_client(request: pytest.FixtureRequest) -> Client:
     """Each client library in turn that hears of its fencing."""
+    return _client(request)
+
+
+@pytest.fixture(params=_in_turn([], NEW_PROTOCOL))
+def new_client(request: pytest.FixtureRequest) -> Client:
+    """Each client with the new protocol, in turn."""
     return _client(request)
 
 

@@ -15,6 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from tests.groups.checker import incomplete_assignment
 from tests.groups.history import DIED, KILLED, PAUSED, RESUMED, Event, History
 
@@ -22,6 +29,7 @@ from ottla.model import TopicPartition
 
 ROOT = Path(__file__).parents[2]
 LEAVE_SECONDS = 20.0
+CONFIG_SECONDS = 20.0
 SETTLE_SECONDS = 30.0
 # A group is stable when nothing was assigned or revoked for so long: more than two heartbeats.
 QUIET_SECONDS = 0.6
@@ -32,8 +40,15 @@ class Client:
     """A client library and how it assigns."""
 
     command: tuple[str, ...]
+    # Of the members; with the protocol "consumer", of the broker.
     assignor: str
     is_cooperative: bool = False
+    protocol: str = "classic"
+
+    @property
+    def has_new_protocol(self) -> bool:
+        """KIP-848: the broker assigns, and says how long sessions are."""
+        return self.protocol == "consumer"
 
 
 def _python(module: str) -> tuple[str, ...]:
@@ -57,6 +72,15 @@ CLIENTS = {
     # Their command is known when the worker is compiled.
     "java-range": Client((), "range"),
     "java-cooperative": Client((), "cooperative-sticky", True),
+    **{
+        f"{name}-consumer": Client(command, "uniform", True, "consumer")
+        for name, command in {
+            "ottla": _python("ottla_worker"),
+            "ottla-aio": _python("ottla_aio_worker"),
+            "confluent": _python("confluent_worker"),
+            "java": (),
+        }.items()
+    },
 }
 
 # Nobody who is well should ever miss it, on a busy machine neither.
@@ -65,6 +89,21 @@ PATIENT_MS = 10_000
 LONG_SESSION_MS = 25_000
 # For those whom the test kills or pauses; until then they should not miss it either.
 IMPATIENT_MS = 4_000
+
+
+def change_group_config(bootstrap_servers: str, group_id: str, **changes: object) -> None:
+    """Sets options of a group (KIP-848)."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    resource = ConfigResource(
+        ResourceType.GROUP,
+        group_id,
+        incremental_configs=[
+            ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET)
+            for name, value in changes.items()
+        ],
+    )
+    (changed,) = admin.incremental_alter_configs([resource]).values()
+    changed.result(CONFIG_SECONDS)
 
 
 class Member:
@@ -162,6 +201,7 @@ class Group:
         self.group_id = f"group-{uuid.uuid4().hex[:12]}"
         self.history = History()
         self.members: list[Member] = []
+        self._session_timeout_ms = PATIENT_MS
         self._log = log
 
     def start(
@@ -174,11 +214,14 @@ class Group:
     ) -> Member:
         """Another member; options are the workers' with `_` for `.`."""
         client = client or self.client
+        if client.has_new_protocol:
+            self._limit_sessions(session_timeout_ms)
         name = f"m{len(self.members)}"
         settings: dict[str, object] = {
             "bootstrap.servers": self.bootstrap_servers,
             "group.id": self.group_id,
             "client.id": name,
+            "group.protocol": client.protocol,
             "assignor": client.assignor,
             "session.timeout.ms": session_timeout_ms,
             "heartbeat.interval.ms": 200,
@@ -192,6 +235,18 @@ class Group:
         member = Member(name, [*client.command, *words], self.history, self._log)
         self.members.append(member)
         return member
+
+    def _limit_sessions(self, session_timeout_ms: int) -> None:
+        """With the new protocol the group's members all have the shortest that one of them asked for."""
+        if session_timeout_ms != self._session_timeout_ms and (
+            self._session_timeout_ms == PATIENT_MS or session_timeout_ms < self._session_timeout_ms
+        ):
+            self._session_timeout_ms = session_timeout_ms
+            change_group_config(
+                self.bootstrap_servers,
+                self.group_id,
+                **{"consumer.session.timeout.ms": session_timeout_ms},
+            )
 
     def settle(self, partitions: Iterable[TopicPartition], *members: Member) -> None:
         """Waits until these members share the partitions, and nothing moves any more."""

@@ -54,7 +54,7 @@ def test_a_killed_member_is_replaced_after_its_session(
         group.settle(partitions, first, victim)
         feed.flow()
         victim.kill()
-        running.let_pass(IMPATIENT_MS)
+        running.let_session_pass(client, IMPATIENT_MS)
         group.settle(partitions, first)
         feed.drain(group.history)
     first.leave()
@@ -76,7 +76,7 @@ def test_a_member_that_slept_past_its_session_cannot_commit_and_joins_again(
         # It falls asleep between a record and its commit.
         group.history.wait("about to commit", lambda: _is_about_to_commit(group, sleeper), 10.0)
         sleeper.pause()
-        running.let_pass(IMPATIENT_MS)
+        running.let_session_pass(client, IMPATIENT_MS)
         group.settle(partitions, first)
         feed.flow()
         sleeper.resume()

@@ -17,7 +17,6 @@ from tests.apache_kafka.programs import TOOL_SECONDS, java
 from tests.groups.conftest import MakeGroup, Topics
 from tests.groups.feed import Feed
 from tests.groups.members import CLIENTS, PATIENT_MS
-from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 from ottla.model import coordinator_partition
 
@@ -32,9 +31,7 @@ READ_MS = 30_000
 @pytest.fixture(scope="session")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the jars of Kafka's tools."""
-    artifacts = {"org.apache.kafka:kafka-tools": KAFKA_VERSION, **NO_LOGGING}
-    shared_folder = tmp_path_factory.getbasetemp().parent
-    return maven.jars(f"kafka-tools-{KAFKA_VERSION}", artifacts, shared_folder)
+    return maven.kafka_tools(tmp_path_factory.getbasetemp().parent)
 
 
 def run(tools: Path, program: str, *arguments: str) -> str:

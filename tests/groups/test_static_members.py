@@ -8,7 +8,7 @@ from tests.groups.brokers import Running
 from tests.groups.checker import problems
 from tests.groups.conftest import MakeGroup, Topics
 from tests.groups.feed import Feed
-from tests.groups.history import ASSIGNED, COMMITTED, LOST, REVOKED
+from tests.groups.history import ASSIGNED, COMMIT_FAILED, COMMITTED, LOST, REVOKED
 from tests.groups.members import IMPATIENT_MS, LONG_SESSION_MS, Client, Member
 
 PARTITIONS = 4
@@ -38,8 +38,11 @@ def test_static_members_that_restart_in_time_cause_no_rebalance(
         one.leave()
         one_again = start("one")
         group.settle(partitions, one_again, two)
-        # The other one is killed.
-        two.kill()
+        # The other one is killed. The new protocol would not let its successor in until its session is over.
+        if static_client.has_new_protocol:
+            two.leave()
+        else:
+            two.kill()
         two_again = start("two")
         group.settle(partitions, one_again, two_again)
 
@@ -51,7 +54,8 @@ def test_static_members_that_restart_in_time_cause_no_rebalance(
         told = [event.worker for event in changes if event.kind == ASSIGNED]
         assert told == [one_again.name, two_again.name]
         # What is revoked is what a member that stops gives up itself.
-        assert {event.worker for event in changes if event.kind != ASSIGNED} == {one.name}
+        stopped = {one.name, two.name} if static_client.has_new_protocol else {one.name}
+        assert {event.worker for event in changes if event.kind != ASSIGNED} == stopped
         assert {event.generation for event in changes if event.kind == ASSIGNED} == {generation}
         described = topics.describe(group.group_id)
         assert described.state == "STABLE"
@@ -73,10 +77,10 @@ def test_a_static_member_that_stays_away_is_replaced_after_its_session(
         gone = time.monotonic()
         with running.frozen():
             two.leave()
-            running.let_pass(IMPATIENT_MS / 2)
+            running.let_session_pass(library, IMPATIENT_MS / 2)
             assert len(topics.describe(group.group_id).assignment) == 2
             assert group.history.since(gone, ASSIGNED) == []
-            running.let_pass(IMPATIENT_MS / 2)
+            running.let_session_pass(library, IMPATIENT_MS / 2)
         group.settle(partitions, one)
         (_,) = [event for event in group.history.since(gone, ASSIGNED) if event.partitions]
         feed.drain(group.history)
@@ -102,3 +106,36 @@ def test_a_second_process_with_the_same_instance_id_fences_the_first(
     began = group.history.of(new.name, ASSIGNED)[0].time
     late = [event for event in group.history.of(old.name, COMMITTED) if event.began > began]
     assert late == []
+
+
+def test_with_the_new_protocol_a_second_process_with_the_same_instance_id_is_refused(
+    running: Running, topics: Topics, new_client: Client, make_group: MakeGroup, ottla_topic: str
+) -> None:
+    bootstrap = running.bootstrap_servers
+    partitions = topics.create(ottla_topic, PARTITIONS)
+    group = make_group(bootstrap, new_client)
+
+    def start() -> Member:
+        return group.start([ottla_topic], group_instance_id="it", session_timeout_ms=IMPATIENT_MS)
+
+    with Feed(bootstrap, partitions) as feed:
+        first = start()
+        group.settle(partitions, first)
+        # UNRELEASED_INSTANCE_ID ends it, and the first does not even notice.
+        second = start()
+        second.expect_end()
+        assert second.wait_ended() != 0
+        feed.flow()
+        assert group.history.of(second.name, ASSIGNED) == []
+        assert group.history.of(first.name, REVOKED, LOST, COMMIT_FAILED) == []
+        # Killed, it has not released the id; after its session it is free.
+        first.kill()
+        third = start()
+        third.expect_end()
+        assert third.wait_ended() != 0
+        running.let_session_pass(new_client, IMPATIENT_MS)
+        fourth = start()
+        group.settle(partitions, fourth)
+        feed.drain(group.history)
+    fourth.leave()
+    group.check(problems(group.history, feed.produced))

@@ -97,9 +97,9 @@ class SecurityConfig(Config):
         choices=TLS_VERSIONS,
         doc="The versions of TLS that the client offers.",
     )
-    ssl_cipher_suites: tuple[str, ...] | None = option(
+    ssl_cipher_suites: tuple[str, ...] = option(
         OptionType.LIST,
-        None,
+        (),
         doc="The cipher suites of TLS 1.2 that the client offers, by their names in Java or OpenSSL; "
         "TLS 1.3 has to be disabled.",
         importance=Importance.LOW,
@@ -209,7 +209,7 @@ class SecurityConfig(Config):
     @property
     def openssl_ciphers(self) -> str | None:
         """ssl.cipher.suites as OpenSSL's list of ciphers."""
-        if self.ssl_cipher_suites is None:
+        if not self.ssl_cipher_suites:
             return None
         return ":".join(map(_openssl_name, self.ssl_cipher_suites))
 
@@ -245,7 +245,7 @@ class SecurityConfig(Config):
                 f"ssl.protocol={self.ssl_protocol}: add a version or raise ssl.protocol"
             )
         # Python's ssl has no way to choose the suites of TLS 1.3.
-        if self.ssl_cipher_suites is not None and self.tls_versions != ("TLSv1.2",):
+        if self.ssl_cipher_suites and self.tls_versions != ("TLSv1.2",):
             raise ConfigError(
                 "ssl.cipher.suites cannot limit TLS 1.3: set ssl.enabled.protocols=TLSv1.2 as well, "
                 "or remove ssl.cipher.suites"

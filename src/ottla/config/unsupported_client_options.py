@@ -19,6 +19,13 @@ _STORE_PASSWORD = (
 
 UNSUPPORTED_SHARED_OPTIONS: Mapping[str, str] = {
     "auto.include.jmx.reporter": _METRICS,
+    "bootstrap.resolve.timeout.ms": (
+        "remove it, host names are resolved whenever the client connects, until the call times out"
+    ),
+    "config.providers": "remove it, and read credentials in the program, before it makes the client",
+    "metadata.cluster.check.enable": (
+        "remove it, connections do not tell the broker which cluster and node they want"
+    ),
     "metric.reporters": _METRICS,
     "metrics.": _METRICS,
     "sasl.client.callback.handler.class": (
@@ -37,7 +44,16 @@ UNSUPPORTED_SHARED_OPTIONS: Mapping[str, str] = {
     "ssl.truststore.password": _STORE_PASSWORD,
 }
 
-UNSUPPORTED_PRODUCER_OPTIONS: Mapping[str, str] = UNSUPPORTED_SHARED_OPTIONS
+_RACKS = "remove it, the producer does not prefer partitions with leaders in its own rack"
+
+UNSUPPORTED_PRODUCER_OPTIONS: Mapping[str, str] = {
+    **UNSUPPORTED_SHARED_OPTIONS,
+    "buffer.memory.allocation.strategy": (
+        "remove it, batches only need the memory of the records that they have"
+    ),
+    "client.rack": _RACKS,
+    "partitioner.rack.aware": _RACKS,
+}
 
 UNSUPPORTED_CONSUMER_OPTIONS: Mapping[str, str] = {
     **UNSUPPORTED_SHARED_OPTIONS,

@@ -346,12 +346,12 @@ def ottla_broker(folder: Path, scenario: Scenario) -> KillableBroker:
 
 def kafka_broker(folder: Path, scenario: Scenario) -> KillableBroker:
     """Apache Kafka with the same options."""
+    from benchmarks.kafka_jars import KAFKA_SERVER_VERSION
     from tests import maven
     from tests.apache_kafka.programs import Kafka
 
-    version = os.environ.get("OTTLA_TEST_KAFKA_VERSION", maven.KAFKA_VERSION)
-    artifacts = {"org.apache.kafka:kafka_2.13": version, **maven.NO_LOGGING}
-    jars = maven.jars(f"kafka-{version}", artifacts, folder)
+    version = os.environ.get("OTTLA_TEST_KAFKA_VERSION", KAFKA_SERVER_VERSION)
+    jars = maven.kafka_server(folder, version)
     options = {name.replace("_", "."): value for name, value in BROKER_OPTIONS.items()}
     options["offset.metadata.max.bytes"] = scenario.max_metadata_bytes
     return Kafka(jars, folder, options)

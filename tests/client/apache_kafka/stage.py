@@ -24,7 +24,7 @@ class Stage:
 
     address: str
     admin: ottla.Admin
-    version: tuple[int, ...] = (4, 1)
+    version: tuple[int, ...] = (4, 3)
 
     def topic(self, partitions: int = 1, **configs: str) -> str:
         """A new topic, that the broker leads already: Kafka needs a moment for that."""

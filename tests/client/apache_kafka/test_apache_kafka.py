@@ -1,4 +1,4 @@
-"""The essential behaviour of the clients, with Apache Kafka 4.1."""
+"""The essential behaviour of the clients, with the newest Apache Kafka."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ OPTIONS = kafka_options()
 IDS = [f"{option.client}-{option.name}" for option in OPTIONS]
 
 OTHER_DEFAULTS = {
+    "bootstrap.servers": "Kafka's producers and consumers have no default; here they tell when they start",
     "enable.metrics.push": "only false is available",
     "key.deserializer": "Kafka has no default; here it is bytes",
     "key.serializer": "Kafka has no default; here it is bytes",

@@ -100,7 +100,7 @@ def vectors() -> dict[str, str]:
 
 
 class KafkaOption(NamedTuple):
-    """An option of a client of Kafka 4.1."""
+    """An option of a client of Kafka 4.4."""
 
     client: str
     name: str

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import pytest
 from tests import maven
 from tests.client.java_facts.cases import OPTIONS, VECTORS, cases
-from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 SOURCE = Path(__file__).with_name("KafkaFacts.java")
 SECONDS = 60
@@ -31,9 +30,8 @@ class Facts(NamedTuple):
 def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     if shutil.which("javac") is None:
         pytest.skip("Kafka's classes need javac, which is not installed")
-    artifacts = {"org.apache.kafka:kafka-clients": KAFKA_VERSION, **NO_LOGGING}
     shared = tmp_path_factory.getbasetemp().parent
-    jars = maven.jars(f"kafka-clients-{KAFKA_VERSION}", artifacts, shared)
+    jars = maven.kafka_client(shared)
     lines = [case.line for case in cases()]
     done = subprocess.run(
         # One compiler thread and the plain collector: it shares two cores with the tests.

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from tests import maven
-from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 from ottla.client.plugins import partitioners
 from ottla.client.plugins.partitioners import (
@@ -61,9 +60,8 @@ def test_keys_hash_to_what_java_wrote_down() -> None:
 
 
 def test_keys_hash_to_what_java_says_now(tmp_path_factory: pytest.TempPathFactory) -> None:
-    artifacts = {"org.apache.kafka:kafka-clients": KAFKA_VERSION, **NO_LOGGING}
     shared_folder = tmp_path_factory.getbasetemp().parent
-    jars = maven.jars(f"kafka-clients-{KAFKA_VERSION}", artifacts, shared_folder)
+    jars = maven.kafka_client(shared_folder)
     draw = random.Random()
     cases = [(draw.randbytes(draw.randrange(40)), draw.randrange(1, 2**31)) for _ in range(2000)]
     cases += [(key, count) for key, count, _, _ in vectors()]

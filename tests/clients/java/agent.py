@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from tests import maven
 from tests.clients.driver import READ_SECONDS, RefusedError
-from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 SOURCE = Path(__file__).with_name("ClientAgent.java")
 
@@ -74,8 +73,7 @@ def start_agent(shared_folder: Path) -> Iterator[Agent]:
     """Downloads what is missing and starts the process; skips where that cannot be."""
     if shutil.which("javac") is None:
         pytest.skip("the Java client needs javac, which is not installed")
-    artifacts = {"org.apache.kafka:kafka-clients": KAFKA_VERSION, **NO_LOGGING}
-    jars = maven.jars(f"kafka-clients-{KAFKA_VERSION}", artifacts, shared_folder)
+    jars = maven.kafka_client(shared_folder)
     process = subprocess.Popen(
         # One compiler thread and the plain collector: it shares two cores with the tests.
         [

@@ -12,7 +12,6 @@ from urllib.parse import quote, unquote_plus
 
 import pytest
 from tests import maven
-from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 from ottla.core.assignors.java_order import text_order
 from ottla.core.assignors.model import Assignment, Cluster, Subscription
@@ -100,9 +99,7 @@ def _word(name: str) -> str:
 @contextmanager
 def start_oracle(shared_folder: Path) -> Iterator[Oracle]:
     """Downloads what is missing and starts the process; skips where that cannot be."""
-    artifacts = {"org.apache.kafka:kafka-clients": KAFKA_VERSION, **NO_LOGGING}
-    jars = maven.jars(f"kafka-clients-{KAFKA_VERSION}", artifacts, shared_folder)
-    with java_program(SOURCE, jars) as (requests, answers):
+    with java_program(SOURCE, maven.kafka_client(shared_folder)) as (requests, answers):
         yield Oracle(requests, answers)
 
 

@@ -16,6 +16,7 @@ import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
@@ -27,7 +28,7 @@ public class GroupWorker implements ConsumerRebalanceListener {
             "range", "org.apache.kafka.clients.consumer.RangeAssignor",
             "cooperative-sticky", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
     private static final Set<String> OWN =
-            Set.of("topics", "pattern", "assignor", "commit.delay.ms");
+            Set.of("topics", "pattern", "broker.pattern", "assignor", "commit.delay.ms");
 
     private final FileOutputStream out = new FileOutputStream(FileDescriptor.out);
     private final Map<String, String> options = new HashMap<>();
@@ -47,7 +48,13 @@ public class GroupWorker implements ConsumerRebalanceListener {
         }
         Map<String, Object> settings = new HashMap<>(options);
         settings.keySet().removeAll(OWN);
-        settings.put("partition.assignment.strategy", ASSIGNORS.get(options.get("assignor")));
+        if (options.get("group.protocol").equals("consumer")) {
+            // The broker has these.
+            settings.keySet().removeAll(Set.of("session.timeout.ms", "heartbeat.interval.ms"));
+            settings.put("group.remote.assignor", options.get("assignor"));
+        } else {
+            settings.put("partition.assignment.strategy", ASSIGNORS.get(options.get("assignor")));
+        }
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
         settings.put("fetch.max.wait.ms", "100");
@@ -72,6 +79,8 @@ public class GroupWorker implements ConsumerRebalanceListener {
     private void run() throws Exception {
         if (options.containsKey("pattern")) {
             consumer.subscribe(Pattern.compile("^" + options.get("pattern")), this);
+        } else if (options.containsKey("broker.pattern")) {
+            consumer.subscribe(new SubscriptionPattern(options.get("broker.pattern")), this);
         } else {
             consumer.subscribe(List.of(options.get("topics").split(",")), this);
         }

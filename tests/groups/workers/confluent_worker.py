@@ -28,9 +28,6 @@ class Worker:
             "bootstrap.servers": options["bootstrap.servers"],
             "group.id": options["group.id"],
             "client.id": options["client.id"],
-            "partition.assignment.strategy": options["assignor"],
-            "session.timeout.ms": reporter.number("session.timeout.ms"),
-            "heartbeat.interval.ms": reporter.number("heartbeat.interval.ms"),
             "max.poll.interval.ms": reporter.number("max.poll.interval.ms"),
             "topic.metadata.refresh.interval.ms": reporter.number("metadata.max.age.ms"),
             "auto.offset.reset": "earliest",
@@ -44,6 +41,13 @@ class Worker:
             "log_level": 2,
             "error_cb": self.on_error,
         }
+        if options["group.protocol"] == "consumer":
+            settings["group.protocol"] = "consumer"
+            settings["group.remote.assignor"] = options["assignor"]
+        else:
+            settings["partition.assignment.strategy"] = options["assignor"]
+            for name in ("session.timeout.ms", "heartbeat.interval.ms"):
+                settings[name] = reporter.number(name)
         if "group.instance.id" in options:
             settings["group.instance.id"] = options["group.instance.id"]
         self.consumer = Consumer(settings)

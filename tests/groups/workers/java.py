@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from tests import maven
-from tests.maven import KAFKA_VERSION, NO_LOGGING
 
 SOURCE = Path(__file__).with_name("GroupWorker.java")
 COMPILE_SECONDS = 60
@@ -22,8 +21,7 @@ def java_worker(folder: Path, shared_folder: Path) -> tuple[str, ...]:
     """The command of the worker, compiled into the folder."""
     if shutil.which("javac") is None:
         pytest.skip("the Java client needs javac, which is not installed")
-    artifacts = {"org.apache.kafka:kafka-clients": KAFKA_VERSION, **NO_LOGGING}
-    jars = maven.jars(f"kafka-clients-{KAFKA_VERSION}", artifacts, shared_folder)
+    jars = maven.kafka_client(shared_folder)
     subprocess.run(
         ["javac", "-cp", f"{jars}/*", "-d", str(folder), str(SOURCE)],
         check=True,

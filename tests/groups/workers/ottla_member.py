@@ -25,14 +25,22 @@ class OttlaMember(Generic[C]):
     def __init__(self, consumer_class: Callable[..., C], reporter: Reporter) -> None:
         self.reporter = reporter
         options = reporter.options
+        if options["group.protocol"] == "consumer":
+            assigned: dict[str, object] = {
+                "group_protocol": "consumer",
+                "group_remote_assignor": options["assignor"],
+            }
+        else:
+            assigned = {
+                "partition_assignment_strategy": options["assignor"],
+                "session_timeout_ms": reporter.number("session.timeout.ms"),
+                "heartbeat_interval_ms": reporter.number("heartbeat.interval.ms"),
+            }
         self.consumer = consumer_class(
             bootstrap_servers=options["bootstrap.servers"],
             group_id=options["group.id"],
             client_id=options["client.id"],
             group_instance_id=options.get("group.instance.id"),
-            partition_assignment_strategy=options["assignor"],
-            session_timeout_ms=reporter.number("session.timeout.ms"),
-            heartbeat_interval_ms=reporter.number("heartbeat.interval.ms"),
             max_poll_interval_ms=reporter.number("max.poll.interval.ms"),
             metadata_max_age_ms=reporter.number("metadata.max.age.ms"),
             auto_offset_reset="earliest",
@@ -40,6 +48,7 @@ class OttlaMember(Generic[C]):
             fetch_max_wait_ms=100,
             max_poll_records=BATCH_RECORDS,
             allow_auto_create_topics=False,
+            **assigned,
         )
 
     @property

@@ -39,8 +39,9 @@ def api_of(
     def handle(
         node: Node, request: ApiVersionsRequest | None, context: RequestContext
     ) -> ApiVersionsResponse:
-        error = _error(node, request, context.version)
-        response = _respond(served, error)
+        error = _error(node, request, context)
+        advertised = [api for api in served if node.has_metrics_page or not api.needs_metrics_page]
+        response = _respond(advertised, error)
         if features and error is not ErrorCode.REBOOTSTRAP_REQUIRED:
             _add_features(response, features, context.version)
         return response
@@ -52,15 +53,16 @@ def api_of(
     return api
 
 
-def _error(node: Node, request: ApiVersionsRequest | None, version: int) -> ErrorCode:
+def _error(node: Node, request: ApiVersionsRequest | None, context: RequestContext) -> ErrorCode:
     """Why a request is refused; without a request, its version is not served."""
     if request is None:
         return ErrorCode.UNSUPPORTED_VERSION
-    if version >= FIRST_VERSION_WITH_SOFTWARE and not (
-        _SOFTWARE.fullmatch(request.client_software_name)
-        and _SOFTWARE.fullmatch(request.client_software_version)
-    ):
-        return ErrorCode.INVALID_REQUEST
+    if context.version >= FIRST_VERSION_WITH_SOFTWARE:
+        name, version = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            return ErrorCode.INVALID_REQUEST
+        if context.software is not None:
+            context.software.name, context.software.version = name, version
     return _identity_error(node, request)
 
 

@@ -26,7 +26,7 @@ def _nodes(node: Node) -> Iterable[str]:
 # In the order in which Kafka lists them.
 NAMES: Final[Mapping[int, Callable[[Node], Iterable[str]]]] = {
     ResourceType.GROUP: lambda node: node.cluster.catalog.group_configs,
-    ResourceType.CLIENT_METRICS: lambda node: (),
+    ResourceType.CLIENT_METRICS: lambda node: node.cluster.catalog.client_metrics,
     ResourceType.BROKER_LOGGER: _nodes,
     ResourceType.BROKER: _nodes,
     ResourceType.TOPIC: lambda node: node.cluster.catalog.topics,

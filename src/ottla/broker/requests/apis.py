@@ -1,4 +1,4 @@
-"""The table of served APIs; only these are advertised."""
+"""The table of served APIs; only these are advertised, those of client metrics only where there is a metrics page."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from ottla.broker.handlers import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -29,6 +31,7 @@ from ottla.broker.handlers import (
     end_txn,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -45,6 +48,7 @@ from ottla.broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -86,6 +90,8 @@ _APIS: tuple[Api[Any, Any], ...] = (
     alter_partition_reassignments.API,
     alter_replica_log_dirs.API,
     alter_share_group_offsets.API,
+    consumer_group_describe.API,
+    consumer_group_heartbeat.API,
     create_acls.API,
     create_delegation_token.API,
     create_partitions.API,
@@ -113,6 +119,7 @@ _APIS: tuple[Api[Any, Any], ...] = (
     expire_delegation_token.API,
     fetch.API,
     find_coordinator.API,
+    get_telemetry_subscriptions.API,
     heartbeat.API,
     incremental_alter_configs.API,
     init_producer_id.API,
@@ -129,6 +136,7 @@ _APIS: tuple[Api[Any, Any], ...] = (
     offset_fetch.API,
     offset_for_leader_epoch.API,
     produce.API,
+    push_telemetry.API,
     remove_raft_voter.API,
     renew_delegation_token.API,
     sasl_authenticate.API,

@@ -80,7 +80,6 @@ def _word(name: str) -> str:
 @contextmanager
 def start_server_oracle(shared_folder: Path) -> Iterator[ServerOracle]:
     """Downloads what is missing and starts the process; skips where that cannot be."""
-    artifacts = {"org.apache.kafka:kafka_2.13": "4.3.1", **maven.NO_LOGGING}
-    jars = maven.jars("kafka-4.3.1", artifacts, shared_folder)
+    jars = maven.kafka_server(shared_folder)
     with java_program(SOURCE, jars) as (requests, answers):
         yield ServerOracle(requests, answers)
