@@ -91,8 +91,7 @@ UPWARD_IMPORTS: dict[tuple[str, str], str] = {
     ("src/ottla/app/application.py", "ottla.testing.app_under_test"): _TESTS_OF_APPS,
     ("src/ottla/app/application.py", "ottla.testing.broker"): _TESTS_OF_APPS,
 }
-MESSAGES_WITHOUT_HANDLER = {
-}
+MESSAGES_WITHOUT_HANDLER: dict[str, str] = {}
 HANDLERS_WITHOUT_MESSAGE: dict[str, str] = {}
 
 

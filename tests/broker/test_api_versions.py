@@ -102,7 +102,11 @@ class TestMisroutedConnections:
         return ErrorCode(answer.error_code)
 
     def here(self, connection: RawConnection) -> str:
-        answer = connection.call(DescribeClusterRequest(), DescribeClusterResponse, 0)
+        answer = connection.call(
+            DescribeClusterRequest(include_cluster_authorized_operations=False),
+            DescribeClusterResponse,
+            0,
+        )
         return str(answer.cluster_id)
 
     def test_the_right_broker_answers(self, connection: RawConnection) -> None:

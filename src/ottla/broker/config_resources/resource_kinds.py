@@ -30,5 +30,6 @@ def find_kind(resource_type: int) -> ResourceKind | Refused:
     if found is not None:
         return found
     return Refused(
-        ErrorCode.INVALID_REQUEST, f"this broker has no configs of resources of type {resource_type}"
+        ErrorCode.INVALID_REQUEST,
+        f"this broker has no configs of resources of type {resource_type}",
     )

@@ -100,7 +100,6 @@ _TRANSLATED = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
 
-
 # What became of a group or a member, in versions that cannot say it (KIP-1319).
 _BEFORE_TOPIC_IDS = {
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
