@@ -187,6 +187,5 @@ def coordinators_are_found(stage: Stage) -> None:
     for version in (0, 3, 4, 5, 6):
         stage.find_coordinator(version=version)
     stage.find_coordinator(key_type=SHARE_KEY)
-    stage.find_coordinator("group:AAAAAAAAAAAAAAAAAAAAAQ:0", key_type=SHARE_KEY)
     stage.find_coordinator(key_type=7)
     stage.find_coordinator("")

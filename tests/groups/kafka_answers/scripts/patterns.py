@@ -80,7 +80,6 @@ def a_second_pattern_within_ten_seconds_waits(stage: Stage) -> None:
     resolved(stage, first)
     second.join(regex=f"others-{stage.suffix}")
     resolved(stage, second)
-    stage.describe()
     stage.wait(REFRESH_MS)
     second.beat()
     resolved(stage, second)
