@@ -8,8 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
 import pytest
+from tests.broker.consumer_group_requests import ConsumerMember, settle
+from tests.broker.group_requests import await_coordinator, enter
+from tests.broker.requests import create
 
 import ottla
+from ottla.client.raw import RawConnection
 from ottla.errors import ConfigError
 from ottla.testing import Broker
 from ottla.testing.inspection import Inspection, wait_for, wait_for_async
