@@ -92,8 +92,6 @@ UPWARD_IMPORTS: dict[tuple[str, str], str] = {
     ("src/ottla/app/application.py", "ottla.testing.broker"): _TESTS_OF_APPS,
 }
 MESSAGES_WITHOUT_HANDLER = {
-    "consumer_group_describe": "the client asks it of Kafka; our groups follow the classic protocol",
-    "consumer_group_heartbeat": "the client speaks it with Kafka; our groups follow the classic protocol",
     "sasl_authenticate": "the client speaks it with other brokers; ours has no SASL listener",
     "sasl_handshake": "the client speaks it with other brokers; ours has no SASL listener",
 }

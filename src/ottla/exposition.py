@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite, isnan
 from typing import Final, NamedTuple
 
 from ottla.histogram import Histogram
@@ -28,13 +29,18 @@ class Page:
 
     def __init__(self) -> None:
         self._samples: dict[Metric, list[tuple[Labels, Value]]] = {}
+        self._rendered: dict[Metric, list[tuple[str, float]]] = {}
 
     def add(self, metric: Metric, value: Value, **labels: str) -> None:
         """One sample."""
         self._samples.setdefault(metric, []).append((labels, value))
 
+    def add_rendered(self, metric: Metric, labels: str, value: float) -> None:
+        """One sample whose labels were rendered before; all samples of its metric have to be such."""
+        self._rendered.setdefault(metric, []).append((labels, value))
+
     def samples(self) -> Iterator[tuple[Metric, Labels, Value]]:
-        """All samples, those of a metric together."""
+        """All samples with labels that are not rendered, those of a metric together."""
         for metric, samples in self._samples.items():
             for labels, value in samples:
                 yield metric, labels, value
@@ -46,18 +52,31 @@ class Page:
     def pieces(self) -> Iterator[bytes]:
         """The text in pieces, none of which takes long; a sample is never in two of them."""
         lines: list[str] = []
+        for line in self._lines():
+            lines.append(line)
+            if len(lines) >= _PIECE_LINES:
+                yield "".join(lines).encode("utf-8")
+                lines.clear()
+        yield "".join(lines).encode("utf-8")
+
+    def _lines(self) -> Iterator[str]:
+        """Each sample is one line, but for a histogram: all of its lines are together."""
         for metric, samples in self._samples.items():
-            lines.append(f"# HELP {metric.name} {_escape_text(metric.text)}\n")
-            lines.append(f"# TYPE {metric.name} {metric.kind}\n")
+            yield from _heading(metric)
             for labels, value in samples:
                 if isinstance(value, Histogram):
-                    lines.extend(_histogram_lines(metric.name, labels, value))
+                    yield "".join(_histogram_lines(metric.name, labels, value))
                 else:
-                    lines.append(f"{metric.name}{_braces(labels.items())} {_number(value)}\n")
-                if len(lines) >= _PIECE_LINES:
-                    yield "".join(lines).encode("utf-8")
-                    lines.clear()
-        yield "".join(lines).encode("utf-8")
+                    yield f"{metric.name}{rendered_labels(labels.items())} {_number(value)}\n"
+        for metric, rendered in self._rendered.items():
+            yield from _heading(metric)
+            for text, value in rendered:
+                yield f"{metric.name}{text} {_number(value)}\n"
+
+
+def _heading(metric: Metric) -> Iterator[str]:
+    yield f"# HELP {metric.name} {_escape_text(metric.text)}\n"
+    yield f"# TYPE {metric.name} {metric.kind}\n"
 
 
 def _histogram_lines(name: str, labels: Labels, histogram: Histogram) -> Iterator[str]:
@@ -65,17 +84,20 @@ def _histogram_lines(name: str, labels: Labels, histogram: Histogram) -> Iterato
     bounds = (*map(_number, histogram.bounds), "+Inf")
     for bound, count in zip(bounds, histogram.counts, strict=True):
         below += count
-        yield f"{name}_bucket{_braces([*labels.items(), ('le', bound)])} {below}\n"
-    yield f"{name}_sum{_braces(labels.items())} {_number(histogram.total)}\n"
-    yield f"{name}_count{_braces(labels.items())} {below}\n"
+        yield f"{name}_bucket{rendered_labels([*labels.items(), ('le', bound)])} {below}\n"
+    yield f"{name}_sum{rendered_labels(labels.items())} {_number(histogram.total)}\n"
+    yield f"{name}_count{rendered_labels(labels.items())} {below}\n"
 
 
-def _braces(labels: Iterable[tuple[str, str]]) -> str:
+def rendered_labels(labels: Iterable[tuple[str, str]]) -> str:
+    """Labels as the page has them, with their braces."""
     inside = ",".join(f'{name}="{_escape_label(value)}"' for name, value in labels)
     return f"{{{inside}}}" if inside else ""
 
 
 def _number(value: float) -> str:
+    if not isfinite(value):
+        return "NaN" if isnan(value) else "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
+from tests.core.group.topics import EveryTopic
 from tests.storage.batches import SteppingClock, ref_of
 
 from ottla.broker.coordination.coordinator import (
@@ -76,7 +77,7 @@ class Bench:
     def start(self) -> None:
         self.coordinator = Coordinator(
             self.shard,
-            GroupMachine(self.config, lambda topic_id: True),
+            GroupMachine(self.config, EveryTopic()),
             self.settings(),
             self.discarded.append,
         )

@@ -28,6 +28,8 @@ from tests.broker.requests import (
     session_with,
     set_options,
 )
+from tests.broker.telemetry.clients import PushingClient
+from tests.broker.telemetry.otlp_payloads import many_gauges
 
 import ottla
 from ottla.broker.partitions.shard import Shard
@@ -394,6 +396,12 @@ def large_request_is_served(bench: Bench) -> object:
         return False
 
 
+def push_of_metrics(bench: Bench) -> object:
+    with PushingClient(bench.broker.bootstrap_servers) as client:
+        client.get()
+        return client.push(many_gauges(f"metric-{number}" for number in range(20)))
+
+
 class BrokerProbe(NamedTuple):
     """As TopicProbe; `also` are broker options."""
 
@@ -444,6 +452,9 @@ BROKER_PROBES: dict[str, BrokerProbe] = {
         {"producer.id.expiration.check.interval.ms": "10"},
     ),
     "socket.request.max.bytes": BrokerProbe("5000", large_request_is_served, False, True),
+    "telemetry.max.bytes": BrokerProbe(
+        "100", push_of_metrics, ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.NONE
+    ),
 }
 
 

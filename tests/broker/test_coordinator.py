@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.broker.coordinated import Bench, every, run, settle
+from tests.core.group.topics import EveryTopic
 
 import ottla.broker.coordination.coordinator as runtime
 from ottla.broker.coordination.coordinator import Coordinator
@@ -391,7 +392,7 @@ def test_records_of_other_kinds_are_left_alone() -> None:
     async def scenario() -> None:
         bench = Bench()
         now_ms = bench.clock.now_ms()
-        kinds = [Record(0, now_ms, b"\0\x05later", b"?"), Record(1, now_ms, None, b"no key")]
+        kinds = [Record(0, now_ms, b"\0\x0blater", b"?"), Record(1, now_ms, None, b"no key")]
         bench.shard.append_own(build_batch(kinds), now_ms)
         await bench.commit(1)
         before = bench.machine.durable_state()
@@ -413,7 +414,7 @@ def test_a_log_that_cannot_be_read_gives_the_coordinator_up() -> None:
         settings = settings._replace(codec=settings.codec._replace(decode=unreadable))
         made = Coordinator(
             bench.shard,
-            GroupMachine(bench.config, lambda topic_id: True),
+            GroupMachine(bench.config, EveryTopic()),
             settings,
             lambda one: None,
         )

@@ -89,6 +89,7 @@ KAFKA_DEFAULTS = {
     "producer.id.expiration.check.interval.ms": (OptionType.INT, "600000"),
     "producer.id.expiration.ms": (OptionType.INT, "86400000"),
     "socket.request.max.bytes": (OptionType.INT, "104857600"),
+    "telemetry.max.bytes": (OptionType.INT, "1048576"),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": (OptionType.INT, "10000"),
     "transaction.max.timeout.ms": (OptionType.INT, "900000"),
     "transaction.partition.verification.enable": (OptionType.BOOLEAN, "true"),

@@ -7,12 +7,15 @@ import socket
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from tests.broker.requests import create, fill, read_values
+from tests.broker.telemetry import otlp_payloads
+from tests.broker.telemetry.clients import PushingClient, alter, subscribe
 from tests.hostile import frames
 from tests.hostile.every_list import every_list
 from tests.hostile.target import Target
@@ -22,7 +25,7 @@ from ottla.broker.handlers import fetch
 from ottla.broker.requests.api import MAX_ELEMENTS_IN_SLICES
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
-from ottla.records.compression import Codec
+from ottla.records.compression import Codec, compress
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -377,6 +380,67 @@ def slow_readers(target: Target, count: int) -> str:
     return f"{count} connections with 200 requests each"
 
 
+# -- metrics of clients
+
+
+def pushed_metrics(target: Target, count: int) -> str:
+    """Payloads that grow, that have as many pieces as fit, and as many series with as long labels as there may be."""
+    address = target.process.address
+    subscribe(address, "hostile", interval_ms="100")
+    unknown = otlp_payloads.field(500, 1)
+    long = {f"label{number}": "\N{GRINNING FACE}" * 30 for number in range(4)}
+    series = (
+        otlp_payloads.gauge("g", otlp_payloads.point(1, {**long, "number": number}))
+        for number in range(1700)
+    )
+    empty_gzip = compress(Codec.GZIP, b"", None)
+    payloads = [
+        (Codec.ZSTD, zstd_of_zeros(4 << 30)),
+        *((codec, compress(codec, bytes(16 << 20), None)) for codec in (Codec.GZIP, Codec.LZ4)),
+        (Codec.GZIP, empty_gzip * (MAX_PUSH_BYTES // len(empty_gzip))),
+        (Codec.NONE, unknown * (MAX_PUSH_BYTES // len(unknown))),
+        (Codec.NONE, otlp_payloads.field(1, b"") * (MAX_PUSH_BYTES // 2)),
+        (Codec.NONE, otlp_payloads.payload(*series)),
+    ]
+    answers = Counter[str]()
+    for number in range(count):
+        with suppress(ConnectionError), PushingClient(address, f"hostile-{number}") as client:
+            client.get()
+            codec, data = payloads[number % len(payloads)]
+            answers[client.push(data, codec=codec).name] += 1
+    return ", ".join(f"{name}: {times}" for name, times in sorted(answers.items()))
+
+
+MAX_PUSH_BYTES: Final = 1 << 20
+
+
+def zstd_of_zeros(size_bytes: int) -> bytes:
+    """A frame of zstd that is made of repeated zeros: 128 KiB of them in four bytes."""
+    block_bytes = 128 << 10
+    block = (block_bytes << 3 | 1 << 1).to_bytes(3, "little") + b"\x00"
+    last = (1 << 1 | 1).to_bytes(3, "little")  # an RLE block of none
+    return b"\x28\xb5\x2f\xfd\x00\x58" + block * (size_bytes // block_bytes) + last + b"\x00"
+
+
+def metric_subscriptions(target: Target, count: int) -> str:
+    """As many subscriptions as there may be, with patterns that take long, and clients that match none of them."""
+    address = target.process.address
+    nasty = ("(a+)+b", "(a?){60}a{60}", "(((a{10}){10}){10}){10}", "[^\\pN\\pL]" * 20)
+    answers = Counter[str]()
+    with RawConnection(address) as session:
+        for number in range(count):
+            match = f"client_id={nasty[number % len(nasty)]}"
+            options: dict[str, str | None] = {"metrics": "m" * 8000, "match": match}
+            answers[alter(session, f"hostile-{number}", options)[0].name] += 1
+    for _ in range(5):
+        with PushingClient(address, "a" * 32_000) as client:
+            client.get()
+    with RawConnection(address) as session:
+        for number in range(count):
+            alter(session, f"hostile-{number}", {"metrics": None, "match": None})
+    return ", ".join(f"{name}: {times}" for name, times in sorted(answers.items()))
+
+
 # -- texts
 
 
@@ -509,6 +573,22 @@ ATTACKS: Final = {
             short=5,
             run=bombs,
             kafka="decompresses in small pieces on a request thread, without a limit",
+        ),
+        Attack(
+            name="pushed-metrics",
+            what="PushTelemetry with bombs of up to 4 GiB, and payloads full of small pieces or of series",
+            full=500,
+            short=7,
+            run=pushed_metrics,
+            kafka="refuses payloads that grow beyond telemetry.max.bytes; plugins do the rest",
+        ),
+        Attack(
+            name="metric-subscriptions",
+            what="so many subscriptions to client metrics with patterns such as (a+)+b, and clients to match",
+            full=1200,
+            short=60,
+            run=metric_subscriptions,
+            kafka="java.util.regex: exponential time",
         ),
         Attack(
             name="stored-bombs",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from tests.core.group.topics import EveryTopic
 from tests.sim.clients import Client
 from tests.sim.disk import DiskWeather
 from tests.sim.group_clients import Observer, SimpleConsumer
@@ -357,7 +358,7 @@ def check_replays(world: World) -> None:
 
 def replay(config: GroupConfig, batches: list[bytes]) -> GroupMachine:
     """A machine that knows what is in a log."""
-    machine = GroupMachine(config, lambda topic_id: True)
+    machine = GroupMachine(config, EveryTopic())
     for batch in batches:
         for record in read_batch(batch, 0):
             event = records.decode(record.key, record.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tests.core.group.topics import EveryTopic
 from tests.sim.txn_clients import TxnReader
 from tests.sim.txn_history import ABORTED, COMMITTED, Place, Transaction, TxnHistory
 from tests.sim.world import World
@@ -33,7 +34,7 @@ def check_replays(world: World) -> None:
     """Every coordinator knows what a new one would read from the log, no more and no less."""
     for node in running(world):
         for partition, found in node.groups._loaded.items():
-            machine = GroupMachine(found.machine.config, lambda topic_id: True)
+            machine = GroupMachine(found.machine.config, EveryTopic())
             _compare(world, found, machine, GROUPS_TOPIC, partition, group_records.decode)
         for partition, of_transactions in node.transactions._loaded.items():
             fresh = TransactionMachine(of_transactions.machine.config, lambda: None)

@@ -73,7 +73,9 @@ def test_the_newest_release_is_what_kafkas_definitions_say(
         RawConnection(broker.bootstrap_servers) as connection,
     ):
         found = ranges(ask(connection, 3))
-    assert {key: last for key, (_, last) in found.items()} == {key: newest[key] for key in SERVED}
+    assert {key: last for key, (_, last) in found.items()} == {
+        key: newest[key] for key, api in SERVED.items() if not api.needs_metrics_page
+    }
 
 
 def newest_versions(jar: Path) -> dict[int, int]:

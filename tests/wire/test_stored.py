@@ -26,6 +26,21 @@ from tests.wire.test_declarations import compare_struct
 import ottla.wire.stored
 from ottla.wire.compile import decode_stored, encode_stored, stored_version
 from ottla.wire.declare import stored_info_of
+from ottla.wire.stored.consumer_group import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from ottla.wire.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -58,6 +73,19 @@ class Case(NamedTuple):
 
 
 FORMATS = (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     GroupMetadataKey,
@@ -73,7 +101,9 @@ CASES = tuple(
     for cls in FORMATS
     for version in range(stored_info_of(cls).versions.first, stored_info_of(cls).versions.last + 1)
 )
-CONSUMER_PROTOCOL = tuple(case for case in CASES if case.cls.__name__.startswith("Consumer"))
+CONSUMER_PROTOCOL = tuple(
+    case for case in CASES if case.cls.__name__.startswith("ConsumerProtocol")
+)
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 every_consumer_case = pytest.mark.parametrize("case", CONSUMER_PROTOCOL, ids=str)
 hypothesis_settings = settings(

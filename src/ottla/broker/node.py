@@ -7,11 +7,13 @@ from functools import partial
 from ottla.broker.cluster import Cluster
 from ottla.broker.coordination.coordinators import Coordinators
 from ottla.broker.coordination.groups import forget_deleted_topics, group_kind
+from ottla.broker.coordination.subscription_patterns import SubscriptionPatterns
 from ottla.broker.coordination.transaction_markers import MarkerSender
 from ottla.broker.coordination.transactions import transaction_kind
 from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.led_partitions import LedPartitions
+from ottla.broker.telemetry.telemetry import Telemetry
 from ottla.broker.topics import Topics
 from ottla.config.broker import BrokerConfig
 from ottla.core.fetch_session import FetchSessions
@@ -32,14 +34,19 @@ class Node:
         self.partitions = LedPartitions(self.node_id, cluster, self.options)
         config = self.options.config
         self.sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
+        self.telemetry = Telemetry(self.node_id, cluster, self.options)
+        # Whether its metrics are served: only then are clients asked for theirs.
+        self.has_metrics_page = False
         self.uptime = Uptime(cluster.clock.monotonic_seconds)
+        self.patterns = SubscriptionPatterns(cluster.catalog, cluster.share)
         self.groups = Coordinators(
-            group_kind(config, cluster.catalog),
+            group_kind(self.options, cluster.catalog, self.patterns.problem),
             cluster=cluster,
             topics=self.topics,
             partitions=self.partitions,
             options=self.options,
             uptime=self.uptime,
+            perform=self.patterns.search,
             prepare=partial(forget_deleted_topics, cluster.catalog),
         )
         self.transactions = Coordinators(
@@ -75,3 +82,4 @@ class Node:
         self.partitions.retry_offline()
         self.groups.load_soon()
         self.transactions.load_soon()
+        self.telemetry.tick()

@@ -12,10 +12,11 @@ from ottla.config.describe import (
     describe_group,
     describe_topic,
 )
-from ottla.config.group import GroupOptions, check_group_options, group_options, within_limits
+from ottla.config.group import check_group_options, group_options, within_limits
 from ottla.config.options import ConfigSource
 from ottla.config.topic import TopicConfig
 from ottla.core.catalog import Catalog, Topic
+from ottla.core.group.requests import ConsumerGroupConfig, MigrationPolicy
 from ottla.core.outcomes import Refused
 from ottla.errors import ConfigError, ErrorCode
 
@@ -30,8 +31,8 @@ class NodeOptions:
         self.config = with_dynamic(static_config, self._dynamic)
         self._topic_configs: dict[uuid.UUID, TopicConfig] = {}
         # Of the groups that have options of their own.
-        self._group_options: dict[str, GroupOptions] = {}
-        self._common_group_options = group_options(self.config, {})
+        self._group_configs: dict[str, ConsumerGroupConfig] = {}
+        self._common_group_config = _consumer_group_config(self.config, {})
         self._check_topics(self.config)
 
     @property
@@ -42,8 +43,8 @@ class NodeOptions:
     def reload(self) -> None:
         self.config = with_dynamic(self._static_config, self._dynamic)
         self._topic_configs.clear()
-        self._group_options.clear()
-        self._common_group_options = group_options(self.config, {})
+        self._group_configs.clear()
+        self._common_group_config = _consumer_group_config(self.config, {})
 
     def topic_config(self, topic: Topic) -> TopicConfig:
         """A topic's effective options."""
@@ -55,19 +56,18 @@ class NodeOptions:
     def forget_topic(self, topic: Topic) -> None:
         self._topic_configs.pop(topic.topic_id, None)
 
-    def group_options(self, group_id: str) -> GroupOptions:
-        """A group's effective options."""
+    def consumer_group_config(self, group_id: str) -> ConsumerGroupConfig:
+        """The effective options of a group of the consumer protocol."""
         own = self._catalog.group_configs.get(group_id)
         if own is None:
-            return self._common_group_options
-        found = self._group_options.get(group_id)
+            return self._common_group_config
+        found = self._group_configs.get(group_id)
         if found is None:
-            found = within_limits(self.config, group_options(self.config, own))
-            self._group_options[group_id] = found
+            found = self._group_configs[group_id] = _consumer_group_config(self.config, own)
         return found
 
     def forget_group(self, group_id: str) -> None:
-        self._group_options.pop(group_id, None)
+        self._group_configs.pop(group_id, None)
 
     # Checks.
 
@@ -126,3 +126,16 @@ class NodeOptions:
     def describe_group(self, group_id: str) -> list[DescribedOption]:
         own = self._catalog.group_configs.get(group_id, {})
         return describe_group(self._static_config, own, self._dynamic)
+
+
+def _consumer_group_config(broker: BrokerConfig, own: Mapping[str, str]) -> ConsumerGroupConfig:
+    group = within_limits(broker, group_options(broker, own))
+    return ConsumerGroupConfig(
+        session_timeout_ms=group.consumer_session_timeout_ms,
+        heartbeat_interval_ms=group.consumer_heartbeat_interval_ms,
+        assignment_interval_ms=group.consumer_assignment_interval_ms,
+        max_size=broker.group_consumer_max_size,
+        assignors=broker.group_consumer_assignors,
+        migration_policy=MigrationPolicy(broker.group_consumer_migration_policy),
+        regex_refresh_interval_ms=broker.group_consumer_regex_refresh_interval_ms,
+    )

@@ -211,6 +211,7 @@ class RunningBroker:
     async def _bind(self, node_id: int) -> Server:
         node = Node(self.cluster, self._settings.config_of(node_id))
         node.advertised = self._settings.advertise_of(node_id)
+        node.has_metrics_page = self._settings.metrics is not None
         server = Server(node, self.addresses[node_id])
         if self._instruments.intercept is not None:
             server.apis = self._instruments.intercept(server.apis)

@@ -452,6 +452,13 @@ class BrokerConfig(Config):
         doc="The largest request that is accepted.",
         importance=Importance.HIGH,
     )
+    telemetry_max_bytes: int = option(
+        OptionType.INT,
+        1 << 20,
+        at_least=1,
+        doc="The most bytes of metrics that a client may push at once, compressed or not.",
+        importance=Importance.LOW,
+    )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = option(
         OptionType.INT,
         10_000,

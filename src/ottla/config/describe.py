@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.config.broker import (
@@ -13,7 +13,14 @@ from ottla.config.broker import (
     with_dynamic,
 )
 from ottla.config.group import GroupOptions, group_options
-from ottla.config.options import ConfigOption, ConfigSource, OptionType, options_of, value_text
+from ottla.config.options import (
+    Config,
+    ConfigOption,
+    ConfigSource,
+    OptionType,
+    options_of,
+    value_text,
+)
 from ottla.config.topic import TopicConfig
 
 
@@ -90,6 +97,18 @@ def describe_broker(
         # An option without a value, such as log.retention.ms, is described without synonyms.
         names = _with_fallbacks(name) if value is not None else ()
         described.append(_described(known, value, list(_broker_sources(static, dynamic, names))))
+    return described
+
+
+def describe_resource(
+    config: Config, given: Container[str], source: ConfigSource
+) -> list[DescribedOption]:
+    """Every option of a resource whose options have no other source than `source`, for those in `given`."""
+    described = []
+    for name, known in options_of(type(config)).items():
+        value = value_text(config, name)
+        sources = [SourcedValue(name, value, source)] if name in given else []
+        described.append(_described(known, value, sources))
     return described
 
 

@@ -900,6 +900,9 @@ class BrokerOptions(TypedDict, total=False):
     socket_request_max_bytes: int
     """The largest request that is accepted."""
 
+    telemetry_max_bytes: int
+    """The most bytes of metrics that a client may push at once, compressed or not."""
+
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     """How often the broker checks for transactions that have timed out, and aborts them."""
 

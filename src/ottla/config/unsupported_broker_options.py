@@ -112,7 +112,6 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "socket.send.buffer.bytes": "remove it, the operating system sizes the buffer",
     "ssl.": _SECURITY,
     "super.users": _SECURITY,
-    "telemetry.": _REMOVE,
     "transaction.timeout.ms": SET_ON_CLIENT,
     "transaction.two.phase.commit.enable": (
         "remove it, transactions end by commit, abort or timeout, without two-phase commit (KIP-939)"

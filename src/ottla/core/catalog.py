@@ -2,7 +2,7 @@
 
 A decision returns `Refused` or the changes to commit; `apply` applies committed changes, at run time and at every
 start alike. Keys: `topic/<name>`, `deleting/<topic id>`, `broker-config/<node id>` (without an id: for all
-brokers), `group-config/<group id>`, `producer-ids`.
+brokers), `group-config/<group id>`, `client-metrics/<subscription>`, `producer-ids`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ ADOPTED_INTERNAL_CONFIG = {"cleanup.policy": "compact"}
 _TOPIC = "topic/"
 _DELETING = "deleting/"
 _BROKER_CONFIG = "broker-config/"
+_CLIENT_METRICS = "client-metrics/"
 _GROUP_CONFIG = "group-config/"
 _PRODUCER_IDS = "producer-ids"
 
@@ -89,6 +90,9 @@ class Catalog:
         self.topics_version = 0
         self.created_version = 0
         self.broker_configs: dict[str, Mapping[str, str]] = {}
+        # Subscriptions to metrics of clients, by name; the number counts their changes.
+        self.client_metrics: dict[str, Mapping[str, str]] = {}
+        self.client_metrics_changes = 0
         self.group_configs: dict[str, Mapping[str, str]] = {}
         self.next_producer_id = 0
         self.deleting: dict[uuid.UUID, Deleted] = {}
@@ -105,6 +109,8 @@ class Catalog:
                 self._apply_deleting(uuid.UUID(key.removeprefix(_DELETING)), value)
             elif key.startswith(_BROKER_CONFIG):
                 self.broker_configs[key.removeprefix(_BROKER_CONFIG)] = value or {}
+            elif key.startswith(_CLIENT_METRICS):
+                self._apply_client_metrics(key.removeprefix(_CLIENT_METRICS), value)
             elif key.startswith(_GROUP_CONFIG):
                 self._apply_group_config(key.removeprefix(_GROUP_CONFIG), value)
             elif key == _PRODUCER_IDS:
@@ -148,6 +154,13 @@ class Catalog:
             # Early catalogs do not have the time of a deletion.
             deleted_at_ms = value.get("deleted_at_ms", 0)
             self.deleting[topic_id] = Deleted(value["name"], value["partitions"], deleted_at_ms)
+
+    def _apply_client_metrics(self, name: str, value: Any) -> None:
+        self.client_metrics_changes += 1
+        if value is None:
+            self.client_metrics.pop(name, None)
+        else:
+            self.client_metrics[name] = value
 
     def create(
         self,
@@ -263,6 +276,10 @@ class Catalog:
     def configure_broker(self, name: str, config: Mapping[str, str]) -> Changes:
         """Replaces the altered options of a broker or, with an empty name, of all brokers."""
         return {_BROKER_CONFIG + name: dict(config)}
+
+    def configure_client_metrics(self, name: str, config: Mapping[str, str]) -> Changes:
+        """Replaces the options of a subscription to metrics of clients; without any it is removed."""
+        return {_CLIENT_METRICS + name: dict(config) or None}
 
     def configure_groups(self, configs: Mapping[str, Mapping[str, str]]) -> Changes:
         """Replaces the options of groups; a group without any is not kept."""

@@ -72,6 +72,8 @@ NOT_FOR_ADMINISTRATORS = {
     "AddOffsetsToTxn": "part of a producer's transaction",
     "TxnOffsetCommit": "part of a producer's transaction",
     "EndTxn": "part of a producer's transaction",
+    "GetTelemetrySubscriptions": "a client pushes its own metrics",
+    "PushTelemetry": "a client pushes its own metrics",
     "SaslHandshake": "part of making a connection",
     "SaslAuthenticate": "part of making a connection",
 }

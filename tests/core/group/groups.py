@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from uuid import UUID
 
+from tests.core.group.topics import SomeTopics
+
 from ottla.core.group import records
 from ottla.core.group.classic import ClassicGroup, ClassicState
 from ottla.core.group.events import Event, GroupSaved
@@ -101,15 +103,22 @@ class Groups:
 
     def __init__(self, **options: int) -> None:
         self.config = GroupConfig(**{"initial_rebalance_delay_ms": 0, **options})
-        self.topic_ids: set[UUID] = set()  # of the topics that are there
+        self.topics = SomeTopics()
         self.now_ms = START_MS
         self.uptime_ms = 0
         self.log: list[AppliedEvent | tuple[str, int]] = []
         self.log_messages: list[LogMessage] = []
         self._turn: Turn | None = None
         self._given_ids = 0
-        self.machine = GroupMachine(self.config, self.topic_ids.__contains__)
+        self.machine = self.new_machine()
         self._do(self.machine.start)
+
+    def new_machine(self) -> GroupMachine:
+        return GroupMachine(self.config, self.topics)
+
+    def finished(self, turn: Turn) -> None:
+        """Called with every turn when it is over."""
+        assert not turn.effects, "classic groups have no effects"
 
     # Turns and time.
 
@@ -127,6 +136,7 @@ class Groups:
         self._turn = None
         self.log += turn.written
         self.log_messages += turn.log_messages
+        self.finished(turn)
         for ticket, answer in turn.answers:
             assert not ticket.answers, "a second answer"
             ticket.answers.append(answer)
@@ -152,7 +162,7 @@ class Groups:
         """Another machine goes on with what is in the log, records and all."""
         before = self.machine.durable_state()
         self.config = self.config._replace(**options)
-        self.machine = GroupMachine(self.config, self.topic_ids.__contains__)
+        self.machine = self.new_machine()
         for entry in self.log:
             if isinstance(entry, AppliedEvent):
                 event = records.decode(*records.encode(entry.event))

@@ -10,6 +10,7 @@ from tests.core.group.groups import DAY_MS, REBALANCE_MS, START_MS, Groups, offs
 from ottla.core.group.classic import ClassicState
 from ottla.core.group.events import GroupDeleted, GroupSaved, OffsetCommitted, OffsetDeleted
 from ottla.core.group.requests import DescribedGroup, DescribedMember, ListedGroup
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 
 NONE = ErrorCode.NONE
@@ -367,7 +368,9 @@ def test_groups_without_members_are_described_as_empty_and_others_not_at_all() -
     groups = new_groups()
     groups.commit(offset())
     assert groups.machine.describe("g") == DescribedGroup("Empty", "", "", ())
-    assert groups.machine.describe("nobody") is None
+    missing = groups.machine.describe("nobody")
+    assert isinstance(missing, Refused)
+    assert missing.error is ErrorCode.GROUP_ID_NOT_FOUND
     reader(groups, "orders")
     groups.leave("a")
     assert groups.machine.describe("g") == DescribedGroup("Empty", "consumer", "", ())

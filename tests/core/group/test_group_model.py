@@ -419,7 +419,7 @@ class GroupModel(RuleBasedStateMachine):
         assert machine.list_groups() == []
         assert self.live() == {}
         assert len(machine.membership.deadlines) == 0
-        assert machine.durable_state() == ({}, ({}, {}))
+        assert machine.durable_state() == ({}, ({}, {}), {})
 
 
 TestGroupModel = GroupModel.TestCase

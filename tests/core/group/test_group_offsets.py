@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 from tests.core.group.groups import DAY_MS, SESSION_MS, START_MS, Groups, offset
 
+from ottla.core.catalog import Topic
 from ottla.core.group.classic import ClassicState
 from ottla.core.group.events import LAST_TIMESTAMP, OffsetCommitted, OffsetDeleted
 from ottla.core.group.requests import FetchedOffset, NewOffset
@@ -271,13 +272,13 @@ OLD_ID, NEW_ID = UUID(int=1), UUID(int=2)
 
 
 def make_again(groups: Groups) -> None:
-    groups.topic_ids.discard(OLD_ID)
-    groups.topic_ids.add(NEW_ID)
+    groups.topics.topics_by_id.pop(OLD_ID, None)
+    groups.topics.topics_by_id[NEW_ID] = Topic("orders", NEW_ID, 1, 1)
 
 
 def test_only_offsets_of_the_topic_that_is_gone_are_forgotten_whatever_the_time() -> None:
     groups = Groups()
-    groups.topic_ids.add(OLD_ID)
+    groups.topics.topics_by_id[OLD_ID] = Topic("orders", OLD_ID, 1, 1)
     groups.commit(offset("orders", 0, topic_id=OLD_ID), offset("orders", 1, topic_id=OLD_ID))
     make_again(groups)
     groups.commit(offset("orders", 1, 7, topic_id=NEW_ID))
@@ -290,7 +291,7 @@ def test_only_offsets_of_the_topic_that_is_gone_are_forgotten_whatever_the_time(
 
 def test_a_commit_for_a_topic_that_went_while_it_waited_is_refused() -> None:
     groups = Groups()
-    groups.topic_ids.add(OLD_ID)
+    groups.topics.topics_by_id[OLD_ID] = Topic("orders", OLD_ID, 1, 1)
     waiting = offset("orders", topic_id=OLD_ID)
     make_again(groups)
     assert groups.commit(waiting) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -301,7 +302,7 @@ def test_a_commit_for_a_topic_that_went_while_it_waited_is_refused() -> None:
 
 def test_what_is_pending_for_the_old_topic_never_replaces_an_offset_of_the_new_one() -> None:
     groups = Groups()
-    groups.topic_ids.add(OLD_ID)
+    groups.topics.topics_by_id[OLD_ID] = Topic("orders", OLD_ID, 1, 1)
     groups.commit_in_transaction(7, offset("orders", 0, 4711, topic_id=OLD_ID))
     make_again(groups)
     groups.commit(offset("orders", 0, 3, topic_id=NEW_ID))
@@ -318,7 +319,7 @@ def test_an_open_transaction_with_an_offset_of_the_new_topic_is_waited_for(
 ) -> None:
     """A deletion takes all that is known of a partition, so it must not come before the transaction's end."""
     groups = Groups()
-    groups.topic_ids.add(OLD_ID)
+    groups.topics.topics_by_id[OLD_ID] = Topic("orders", OLD_ID, 1, 1)
     if old_is_pending:
         groups.commit_in_transaction(8, offset("orders", 0, 4711, topic_id=OLD_ID))
     else:
@@ -337,7 +338,7 @@ def test_an_open_transaction_with_an_offset_of_the_new_topic_is_waited_for(
 def test_records_that_do_not_name_their_topic_go_by_their_time() -> None:
     """Those that Kafka wrote before 4.1, and commits that bring their own retention time."""
     groups = Groups()
-    groups.topic_ids.add(NEW_ID)
+    groups.topics.topics_by_id[NEW_ID] = Topic("orders", NEW_ID, 1, 1)
     groups.commit(offset("orders", 0), offset("orders", 2, retention_ms=DAY_MS, topic_id=NEW_ID))
     groups.pass_ms(1000)
     groups.commit(offset("orders", 1), offset("orders", 3, retention_ms=DAY_MS, topic_id=NEW_ID))

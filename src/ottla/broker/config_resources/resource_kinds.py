@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.broker.config_resources.broker_resources import BrokerResources
+from ottla.broker.config_resources.client_metrics_resources import ClientMetricsResources
 from ottla.broker.config_resources.group_resources import GroupResources
 from ottla.broker.config_resources.resource_kind import ResourceKind
 from ottla.broker.config_resources.topic_resources import TopicResources
@@ -16,13 +17,13 @@ from ottla.errors import ErrorCode
 RESOURCE_KINDS: Final[Mapping[int, ResourceKind]] = {
     ResourceType.TOPIC: TopicResources(),
     ResourceType.BROKER: BrokerResources(),
+    ResourceType.CLIENT_METRICS: ClientMetricsResources(),
     ResourceType.GROUP: GroupResources(),
 }
 
 # Resources that have configs in Kafka only.
 _WITHOUT_CONFIGS: Final[Mapping[int, str]] = {
     ResourceType.BROKER_LOGGER: "loggers",
-    ResourceType.CLIENT_METRICS: "client metrics",
 }
 
 

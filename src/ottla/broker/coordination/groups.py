@@ -9,9 +9,9 @@ from ottla.broker.coordination.coordinator import Coordinator, Parked, When, unc
 from ottla.broker.coordination.coordinators import Coordinators, Kind
 from ottla.broker.coordination.machine_log import EventCodec
 from ottla.broker.crashpoints import CrashPoint
+from ottla.broker.options import NodeOptions
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.topic_deletion import forget_topic
-from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import GROUPS_TOPIC, Catalog, NewTopic
 from ottla.core.group import records
 from ottla.core.group.machine import GroupMachine
@@ -28,8 +28,11 @@ MINUTE_MS = 60_000
 CRASH_POINTS = (CrashPoint.BEFORE_GROUP_APPEND, CrashPoint.AFTER_GROUP_APPEND)
 
 
-def group_kind(config: BrokerConfig, catalog: Catalog) -> Kind[GroupMachine]:
-    """The group coordinators of a broker with these options."""
+def group_kind(
+    options: NodeOptions, catalog: Catalog, check_pattern: Callable[[str], str | None]
+) -> Kind[GroupMachine]:
+    """The group coordinators of a broker with these options; `check_pattern` returns the problem of a pattern."""
+    config = options.config
     groups = GroupConfig(
         min_session_timeout_ms=config.group_min_session_timeout_ms,
         max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -52,7 +55,7 @@ def group_kind(config: BrokerConfig, catalog: Catalog) -> Kind[GroupMachine]:
     )
     return Kind(
         shape,
-        lambda: GroupMachine(groups, catalog.topics_by_id.__contains__),
+        lambda: GroupMachine(groups, catalog, options.consumer_group_config, check_pattern),
         EventCodec(
             records.encode,
             records.decode,

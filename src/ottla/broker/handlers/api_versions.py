@@ -38,7 +38,8 @@ def api_of(
     def handle(
         node: Node, request: ApiVersionsRequest | None, context: RequestContext
     ) -> ApiVersionsResponse:
-        response = _respond(served, request, context.version)
+        advertised = [api for api in served if node.has_metrics_page or not api.needs_metrics_page]
+        response = _respond(advertised, request, context)
         if has_transaction_version:
             _add_features(response)
         return response
@@ -51,17 +52,18 @@ def api_of(
 
 
 def _respond(
-    served: Sequence[Api[Any, Any]], request: ApiVersionsRequest | None, version: int
+    served: Sequence[Api[Any, Any]], request: ApiVersionsRequest | None, context: RequestContext
 ) -> ApiVersionsResponse:
     """The response; without a request (its version is not served) with an error."""
     error = ErrorCode.NONE
     if request is None:
         error = ErrorCode.UNSUPPORTED_VERSION
-    elif version >= FIRST_VERSION_WITH_SOFTWARE and not (
-        _SOFTWARE.fullmatch(request.client_software_name)
-        and _SOFTWARE.fullmatch(request.client_software_version)
-    ):
-        error = ErrorCode.INVALID_REQUEST
+    elif context.version >= FIRST_VERSION_WITH_SOFTWARE:
+        name, version = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            error = ErrorCode.INVALID_REQUEST
+        elif context.software is not None:
+            context.software.name, context.software.version = name, version
     return ApiVersionsResponse(
         error_code=error,
         api_keys=[

@@ -20,8 +20,6 @@ from ottla.wire.messages.describe_groups import (
 
 DIVISIONS = Divisions((Division("groups", "groups", repeated=Repeated()),))
 FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 6
-# A message that quotes the longest name would not fit into a string.
-QUOTED_CHARS = 255
 
 
 def handle(
@@ -34,24 +32,21 @@ def handle(
 
 
 def _describe(node: Node, group_id: str, version: int) -> NowOrLater[DescribedGroup]:
-    def respond(found: requests.DescribedGroup | Refused | None) -> DescribedGroup:
-        if isinstance(found, Refused):
-            return _failed(group_id, found.error, "", None)
-        if found is None:
-            return _missing(group_id, version)
-        return _described(group_id, found)
+    def respond(found: requests.DescribedGroup | Refused) -> DescribedGroup:
+        if not isinstance(found, Refused):
+            return _described(group_id, found)
+        if found.error is ErrorCode.GROUP_ID_NOT_FOUND:
+            return _missing(group_id, version, found.text)
+        return _failed(group_id, found.error, "", None)
 
     return node.groups.ask(group_id, lambda groups, turn, _: groups.describe(group_id), respond)
 
 
-def _missing(group_id: str, version: int) -> DescribedGroup:
+def _missing(group_id: str, version: int, message: str) -> DescribedGroup:
     """A group that does not exist is a dead one; newer clients get an error (KIP-1043)."""
     if version < FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND:
         return _failed(group_id, ErrorCode.NONE, ClassicState.DEAD.value, None)
-    error = ErrorCode.GROUP_ID_NOT_FOUND
-    return _failed(
-        group_id, error, ClassicState.DEAD.value, f"Group {group_id[:QUOTED_CHARS]} not found."
-    )
+    return _failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, ClassicState.DEAD.value, message)
 
 
 def _failed(group_id: str, error: ErrorCode, state: str, message: str | None) -> DescribedGroup:

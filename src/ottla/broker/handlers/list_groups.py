@@ -27,7 +27,7 @@ async def handle(
 def _respond(
     request: ListGroupsRequest, parts: Sequence[list[requests.ListedGroup] | Refused]
 ) -> Generator[None, None, ListGroupsResponse]:
-    states = {state.lower() for state in request.states_filter}
+    states = {state.lower().strip() for state in request.states_filter}
     types = {group_type.lower() for group_type in request.types_filter}
     response = ListGroupsResponse(error_code=ErrorCode.NONE, groups=[])
     for part in parts:

@@ -35,6 +35,7 @@ DIVISIONS = Divisions(
     )
 )
 FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 9
+FIRST_VERSION_WITH_MEMBER_EPOCHS = 9
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 
@@ -66,6 +67,7 @@ def handle(
         request.generation_id_or_member_epoch,
         request.member_id,
         request.group_instance_id,
+        context.version >= FIRST_VERSION_WITH_MEMBER_EPOCHS,
     )
     return node.groups.ask(
         request.group_id, lambda groups, turn, _: groups.commit(turn, sender, offsets), respond

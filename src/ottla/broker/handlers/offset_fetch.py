@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from ottla.broker.coordination.coordinator import unchanged
@@ -17,6 +17,7 @@ from ottla.core.group.events import OffsetCommitted
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import FetchedOffset
 from ottla.core.outcomes import Refused
+from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -84,6 +85,14 @@ class AllOffsets(NamedTuple):
     unstable: frozenset[tuple[str, int]]
 
 
+class Fetcher(NamedTuple):
+    """The group whose offsets are fetched, and the member that fetches them; administrators name no member."""
+
+    group_id: str
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
 # The committed offsets of a group, or why they are not known.
 Found = list[FoundOffsets] | AllOffsets | Refused
 
@@ -100,7 +109,7 @@ def handle(
             WantedTopic(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics
         ]
     )
-    found = _find(node, request.group_id, wanted, request.require_stable)
+    found = _find(node, Fetcher(request.group_id), wanted, request.require_stable)
     if wanted is None:
         return _respond_in_slices(
             node, [found], lambda parts: _response(parts[0], [], context.version)
@@ -121,7 +130,8 @@ def _handle_batch(
             if group.topics is None
             else [_wanted(node, topic, version) for topic in group.topics]
         )
-        answers.append(_find(node, group.group_id, wanted, request.require_stable))
+        fetcher = Fetcher(group.group_id, group.member_id, group.member_epoch)
+        answers.append(_find(node, fetcher, wanted, request.require_stable))
     names = [group.group_id for group in request.groups]
     if any(group.topics is None for group in request.groups):
         return _respond_in_slices(node, answers, lambda parts: _batch_response(node, names, parts))
@@ -148,17 +158,21 @@ def _wanted(node: Node, topic: OffsetFetchRequestTopics, version: int) -> Wanted
 
 
 def _find(
-    node: Node, group_id: str, wanted: list[WantedTopic] | None, stable: bool
+    node: Node, fetcher: Fetcher, wanted: list[WantedTopic] | None, stable: bool
 ) -> NowOrLater[Found]:
     """The committed offsets of a group for the wanted topics, or for all of them; or an error."""
-    if wanted is None:
-        return node.groups.ask(
-            group_id, lambda groups, turn, _: _all_offsets(groups, group_id, stable), unchanged
-        )
+    group_id = fetcher.group_id
     fetch_one = GroupMachine.fetch_stable if stable else GroupMachine.fetch
-    return node.groups.ask(
-        group_id, lambda groups, turn, _: _fetch(groups, group_id, wanted, fetch_one), unchanged
-    )
+
+    def decide(groups: GroupMachine, turn: Turn, ticket: Ticket) -> Any:
+        refused = groups.check_fetch(group_id, fetcher.member_id, fetcher.member_epoch)
+        if refused is not None:
+            return refused
+        if wanted is None:
+            return _all_offsets(groups, group_id, stable)
+        return _fetch(groups, group_id, wanted, fetch_one)
+
+    return node.groups.ask(group_id, decide, unchanged)
 
 
 def _all_offsets(groups: GroupMachine, group_id: str, stable: bool) -> AllOffsets:

@@ -57,7 +57,8 @@ async def handle(
     if isinstance(result, Refused):
         errors = dict.fromkeys(offsets, _known_to(context.version, result.error))
     else:
-        errors = dict(zip(offsets, map(error_of, result), strict=True))
+        known = [_known_to(context.version, error_of(refused)) for refused in result]
+        errors = dict(zip(offsets, known, strict=True))
     return _response(request, errors)
 
 
@@ -85,6 +86,7 @@ _TRANSLATED = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION,
 }
 
 

@@ -16,11 +16,12 @@ from ottla.broker.cluster import Cluster
 from ottla.broker.loop.loop_monitor import LoopMonitor
 from ottla.broker.network.server import Server
 from ottla.broker.node import Node
+from ottla.broker.telemetry.client_series import Dropped
 from ottla.core.catalog import Topic
 from ottla.core.group.classic import ClassicState as GroupState
 from ottla.core.txn.states import TxnState as TransactionState
 from ottla.errors import ErrorCode
-from ottla.exposition import Metric, Page
+from ottla.exposition import Metric, Page, rendered_labels
 from ottla.ports import PartitionRef, StorageError
 from ottla.records import kernel
 from ottla.version import VERSION
@@ -103,6 +104,22 @@ TOPIC_ENDS = Metric(
     "gauge",
     "End offsets of a topic's partitions, added up: how much it grows is how much was written to it.",
 )
+CLIENT_INSTANCES = Metric(
+    "ottla_client_metrics_instances",
+    "gauge",
+    "Clients that ask which metrics to push, or push them.",
+)
+CLIENT_SERIES = Metric(
+    "ottla_client_metrics_series", "gauge", "Series that clients have pushed, on this page."
+)
+CLIENT_POINTS_DROPPED = Metric(
+    "ottla_client_metrics_dropped_total",
+    "counter",
+    "Numbers that clients have pushed and that are not on this page, by reason.",
+)
+CLIENT_INFO = Metric(
+    "ottla_client_info", "gauge", "A client that has pushed metrics, as labels; always 1."
+)
 CPU = Metric("process_cpu_seconds_total", "counter", "Processor time, of user and system.")
 MEMORY = Metric("process_resident_memory_bytes", "gauge", "Resident memory.")
 FILES = Metric("process_open_fds", "gauge", "Open file descriptors.")
@@ -133,6 +150,8 @@ async def page_of(
     page.add(LOOP_HELD, loop_monitor.held_seconds_max)
     page.add(TOPICS, len(cluster.catalog.topics))
     await _add_topics(page, cluster)
+    for server in list(servers.values()):
+        await _add_clients(page, server.node)
     _add_process(page)
     return page
 
@@ -209,6 +228,21 @@ async def _add_topics(page: Page, cluster: Cluster) -> None:
             others = _sum(others, found)
     if others.partitions:
         _add_topic(page, OTHERS, others)
+
+
+async def _add_clients(page: Page, node: Node) -> None:
+    """What clients have pushed."""
+    label, series = str(node.node_id), node.telemetry.series
+    page.add(CLIENT_INSTANCES, len(node.telemetry.instances), node=label)
+    page.add(CLIENT_SERIES, series.count, node=label)
+    for reason in Dropped:
+        page.add(CLIENT_POINTS_DROPPED, series.dropped[reason], node=label, reason=reason.value)
+    for labels in series.clients():
+        page.add_rendered(CLIENT_INFO, rendered_labels(labels), 1)
+    for number, (metric, text, value) in enumerate(series.samples()):
+        page.add_rendered(metric, text, value)
+        if number % SLICE == SLICE - 1:
+            await asyncio.sleep(0)
 
 
 def _sum(one: Extent, other: Extent) -> Extent:

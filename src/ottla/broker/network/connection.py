@@ -34,6 +34,7 @@ from ottla.broker.requests.large_request import (
 )
 from ottla.broker.requests.request import (
     NO_REPLY,
+    ClientSoftware,
     CloseConnectionError,
     NoReply,
     Reply,
@@ -128,6 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self.peer = Endpoint("", 0)
         self._local = Endpoint("", 0)
+        self._software = ClientSoftware()
         self._buffer = FrameBuffer(host.buffers, host.unfinished, self)
         self._in_line = False  # complete frames wait for their turn
         self._has_waited = False  # and this is that turn
@@ -329,11 +331,13 @@ class Connection(asyncio.BufferedProtocol):
                 if api_key != API_VERSIONS_KEY:
                     raise CloseConnectionError(f"{api.name} v{version} is not served")
                 # The client learns from a version 0 answer what it may ask (KIP-511).
-                context = RequestContext(version, None, self.peer, self._local)
+                context = RequestContext(version, None, self.peer, self._local, self._software)
                 self._reply(api.handle(self._host.node, None, context), 0, correlation_id)
                 return
             header = read_request_header(frame, version >= api.flexible_since)
-            context = RequestContext(version, header.client_id, self.peer, self._local)
+            context = RequestContext(
+                version, header.client_id, self.peer, self._local, self._software
+            )
             if len(frame) <= DIVIDED_FRAME_BYTES:
                 request = decode_message(api.request, version, frame, header.body_position)
             else:

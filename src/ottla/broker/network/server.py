@@ -110,6 +110,7 @@ class Server:
         self._every(config.log_retention_check_interval_ms, self._retention.apply)
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(min(config.log_flush_scheduler_interval_ms, 1000), self._tick_store)
+        self._tasks.append(self._loop.create_task(node.patterns.run()))
         if config.log_cleaner_enable:
             self._tasks.append(self._loop.create_task(self._compactor.run()))
         if DEPARTED:
@@ -227,6 +228,7 @@ class Server:
             return
         del self._connections[connection]
         self.node.sessions.end_of(connection.peer)
+        self.node.telemetry.end_of(connection.peer)
         if not self._trims_soon:
             self._trims_soon = True
             self._loop.call_later(TRIM_SECONDS, self._trim)

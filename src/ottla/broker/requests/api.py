@@ -33,6 +33,8 @@ class Api(NamedTuple, Generic[Req, Resp]):
     divisions: Divisions | None = None
     # As `handle`, for a request that is divided: the reply is always exclusive.
     handle_large: Handler[Req, Resp] | None = None
+    # Whether only nodes with a metrics page tell clients of it.
+    needs_metrics_page: bool = False
 
 
 def serve(
@@ -43,6 +45,7 @@ def serve(
     divisions: Divisions | None = None,
     max_elements: int | None = None,
     first_advertised: int | None = None,
+    needs_metrics_page: bool = False,
 ) -> Api[Req, Resp]:
     """The API of two messages, with the handler that replies to the first with the second."""
     info = info_of(request)
@@ -63,4 +66,5 @@ def serve(
         max_elements=max_elements,
         divisions=divisions,
         handle_large=None if divisions is None else large_handler(handle, divisions),
+        needs_metrics_page=needs_metrics_page,
     )

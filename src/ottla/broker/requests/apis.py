@@ -1,4 +1,4 @@
-"""The table of served APIs; only these are advertised."""
+"""The table of served APIs; only these are advertised, those of client metrics only where there is a metrics page."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from ottla.broker.handlers import (
     add_partitions_to_txn,
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -26,6 +28,7 @@ from ottla.broker.handlers import (
     end_txn,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -41,6 +44,7 @@ from ottla.broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
     sync_group,
     txn_offset_commit,
     write_txn_markers,
@@ -51,6 +55,8 @@ _APIS: tuple[Api[Any, Any], ...] = (
     add_offsets_to_txn.API,
     add_partitions_to_txn.API,
     alter_configs.API,
+    consumer_group_describe.API,
+    consumer_group_heartbeat.API,
     create_partitions.API,
     create_topics.API,
     delete_groups.API,
@@ -67,6 +73,7 @@ _APIS: tuple[Api[Any, Any], ...] = (
     end_txn.API,
     fetch.API,
     find_coordinator.API,
+    get_telemetry_subscriptions.API,
     heartbeat.API,
     incremental_alter_configs.API,
     init_producer_id.API,
@@ -82,6 +89,7 @@ _APIS: tuple[Api[Any, Any], ...] = (
     offset_fetch.API,
     offset_for_leader_epoch.API,
     produce.API,
+    push_telemetry.API,
     sync_group.API,
     txn_offset_commit.API,
     write_txn_markers.API,

@@ -13,6 +13,9 @@ from typing import Any, Final
 # interrupted, and holds all threads up.
 MAX_PATTERN_CHARS: Final = 1000
 PROGRAM_BYTES: Final = 1 << 20
+# The same for patterns that are compiled and matched on the event loop.
+MAX_SMALL_PATTERN_CHARS: Final = 256
+SMALL_PROGRAM_BYTES: Final = 1 << 16
 # RE2 matches faster where it may remember more.
 MEMORY_BYTES: Final = 8 << 20
 # A thread matches this many characters at a time.
@@ -41,6 +44,19 @@ class Pattern:
 
     def _matching(self, texts: Sequence[str]) -> list[str]:
         return [text for text in texts if self._compiled.fullmatch(text) is not None]
+
+
+class SmallPattern:
+    """A pattern that the event loop may compile, and match with texts of a few hundred characters."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_SMALL_PATTERN_CHARS:
+            raise PatternError(f"a pattern has at most {MAX_SMALL_PATTERN_CHARS} characters")
+        self._compiled = _compile(text, SMALL_PROGRAM_BYTES)
+
+    def matches(self, text: str) -> bool:
+        """Whether it matches the text from end to end."""
+        return self._compiled.fullmatch(text) is not None
 
 
 def _compile(text: str, memory_bytes: int) -> Any:

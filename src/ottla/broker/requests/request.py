@@ -22,6 +22,16 @@ Req = TypeVar("Req")
 Resp = TypeVar("Resp")
 
 
+class ClientSoftware:
+    """What a client says that it is (KIP-511): a connection has one, and its ApiVersions request fills it in."""
+
+    __slots__ = ("name", "version")
+
+    def __init__(self) -> None:
+        self.name = "unknown"
+        self.version = "unknown"
+
+
 class RequestContext(NamedTuple):
     """The version and the client of a request; `local` is the address that the client connected to."""
 
@@ -29,6 +39,8 @@ class RequestContext(NamedTuple):
     client_id: str | None
     peer: Endpoint
     local: Endpoint
+    # None between nodes.
+    software: ClientSoftware | None = None
 
 
 class CloseConnectionError(Exception):

@@ -285,6 +285,11 @@ class ClassicGroup:
             votes[preferred] = votes.get(preferred, 0) + 1
         return max(votes, key=lambda name: votes[name])
 
+    def start_stable(self) -> None:
+        """Begins with members that have their assignment: of a stored group, or of one with another protocol."""
+        assert self.members, f"{self.group_id} has no members"
+        self.state = self.previous_state = ClassicState.STABLE
+
     def begin_generation(self, now_ms: int) -> None:
         """Begins the next generation with the members that have joined."""
         self.generation += 1
@@ -295,7 +300,7 @@ class ClassicGroup:
         else:
             self.protocol = None
             self.become(ClassicState.EMPTY, now_ms)
-        self._topics = self._subscribed_topics()
+        self.read_topics()
 
     # Subscriptions.
 
@@ -310,6 +315,10 @@ class ClassicGroup:
     def subscribes_to(self, topic: str) -> bool:
         """Whether a member subscribes to the topic, as far as is known."""
         return self.uses_consumer_protocol if self._topics is None else topic in self._topics
+
+    def read_topics(self) -> None:
+        """Reads the topics out of the members' subscriptions, which are those of a generation."""
+        self._topics = self._subscribed_topics()
 
     def _subscribed_topics(self) -> frozenset[str] | None:
         if not self.uses_consumer_protocol:
@@ -373,8 +382,8 @@ def restored(saved: GroupSaved) -> ClassicGroup:
     group.protocol = saved.protocol
     group.leader = saved.leader if saved.leader in group.members else group.leader
     if group.members:
-        group.state = group.previous_state = ClassicState.STABLE
-    group._topics = group._subscribed_topics()
+        group.start_stable()
+    group.read_topics()
     return group
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
+from ottla.core.group.consumer.events import ConsumerGroupEvent
+
 NO_TIMESTAMP = -1
 LAST_TIMESTAMP = (1 << 63) - 1
 NO_LEADER_EPOCH = -1
@@ -62,4 +64,4 @@ class OffsetDeleted(NamedTuple):
     partition: int
 
 
-Event = GroupSaved | GroupDeleted | OffsetCommitted | OffsetDeleted
+Event = GroupSaved | GroupDeleted | OffsetCommitted | OffsetDeleted | ConsumerGroupEvent

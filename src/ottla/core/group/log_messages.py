@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.core.group.classic import ClassicGroup
+from ottla.core.group.consumer.group import ConsumerGroup
 from ottla.core.group.requests import JoinRequest
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
+
+Group = ClassicGroup | ConsumerGroup
 
 
 def log_refused(turn: Turn, request: JoinRequest, error: ErrorCode) -> None:
@@ -21,7 +24,7 @@ def log_refused(turn: Turn, request: JoinRequest, error: ErrorCode) -> None:
     )
 
 
-def log_replaced(turn: Turn, group: ClassicGroup, old_id: str, new_id: str) -> None:
+def log_replaced(turn: Turn, group: Group, old_id: str, new_id: str) -> None:
     """A static member has restarted."""
     turn.log(
         "member_replaced",
@@ -32,13 +35,13 @@ def log_replaced(turn: Turn, group: ClassicGroup, old_id: str, new_id: str) -> N
     )
 
 
-def log_left(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+def log_left(turn: Turn, group: Group, member_id: str) -> None:
     """A member leaves."""
     text = "group %(group)s: %(member)s leaves"
     turn.log("member_left", text, group=group.group_id, member=member_id)
 
 
-def log_expired(turn: Turn, group: ClassicGroup, member_id: str, reason: str) -> None:
+def log_expired(turn: Turn, group: Group, member_id: str, reason: str) -> None:
     """A member has missed a deadline and is removed."""
     text = "group %(group)s: %(member)s %(reason)s"
     turn.log("member_expired", text, group=group.group_id, member=member_id, reason=reason)

@@ -1,7 +1,8 @@
 """The groups of one `__consumer_offsets` partition as a state machine.
 
 Only `apply` changes the durable state, which is the saved groups and the offsets: at a decision, and again at every
-replay. The live groups (`membership`) are made from the saved ones after a replay.
+replay. Of classic groups a part is saved, and the live groups (`membership`) are made from it after a replay; groups of
+the new protocol (`consumers`, KIP-848) are durable as a whole. A group id belongs to one of them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,29 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from ottla.core.group.classic import ClassicGroup, ClassicState, empty_since_ms, restored
+from ottla.core.group.classic import (
+    CONSUMER,
+    ClassicGroup,
+    ClassicState,
+    empty_since_ms,
+    restored,
+)
+from ottla.core.group.consumer.classic_members import ClassicMembers
+from ottla.core.group.consumer.commit_rules import (
+    check_commit,
+    check_fetch,
+    check_transactional_commit,
+)
+from ottla.core.group.consumer.group import (
+    ConsumerGroup,
+    ConsumerMember,
+    ConsumerState,
+    TopicsView,
+    described_member,
+)
+from ottla.core.group.consumer.log_messages import log_downgraded, log_upgraded
+from ottla.core.group.consumer.membership import ConsumerGroups, ConsumerMembership
+from ottla.core.group.consumer.migration import check_upgrade, downgraded, may_downgrade, upgraded
 from ottla.core.group.events import (
     LAST_TIMESTAMP,
     NO_TIMESTAMP,
@@ -23,8 +46,15 @@ from ottla.core.group.events import (
 from ottla.core.group.membership import Membership
 from ottla.core.group.offset_table import OffsetTable
 from ottla.core.group.requests import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
     NO_MEMBER_ID,
+    STATIC_LEAVE_EPOCH,
     CommitSender,
+    ConsumerGroupConfig,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatRequest,
+    DescribedConsumerGroup,
     DescribedGroup,
     DescribedMember,
     FetchedOffset,
@@ -35,23 +65,50 @@ from ottla.core.group.requests import (
     LeaveResults,
     ListedGroup,
     NewOffset,
+    ResolvedPatterns,
     SyncRequest,
 )
 from ottla.core.outcomes import Refused
 from ottla.core.turn import AppliedEvent, ProducerIdentity, Ticket, Turn
 from ottla.errors import ErrorCode
 
+DEFAULT_CONSUMER = ConsumerGroupConfig()
+# A message that quotes the longest name would not fit into a string.
+QUOTED_CHARS = 255
+
 
 class GroupMachine:
     """Every decision is a method that gets the turn in which it is made."""
 
-    def __init__(self, config: GroupConfig, has_topic: Callable[[UUID], bool]) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        topics: TopicsView,
+        consumer_config: Callable[[str], ConsumerGroupConfig] = lambda group_id: DEFAULT_CONSUMER,
+        check_pattern: Callable[[str], str | None] = lambda pattern: None,
+    ) -> None:
+        """`consumer_config` has the options of each group; `check_pattern` returns the problem of a pattern."""
         self.config = config
-        self._has_topic = has_topic
+        self._consumer_config = consumer_config
+        self._topics = topics
         self.offsets = OffsetTable()
         self.membership = Membership(config, self._save)
+        self.consumers = ConsumerMembership(
+            ConsumerGroups(
+                write=self._write,
+                config=consumer_config,
+                topics=topics,
+                check_pattern=check_pattern,
+                may_downgrade=self._may_downgrade,
+                downgrade=self._downgrade,
+            )
+        )
+        self._classic_members = ClassicMembers(self.consumers, topics)
         self._saved: dict[str, GroupSaved] = {}
         self._expiry_due_ms: int | None = None
+
+    def _has_topic(self, topic_id: UUID) -> bool:
+        return topic_id in self._topics.topics_by_id
 
     # The durable state.
 
@@ -71,6 +128,8 @@ class GroupMachine:
                 self.offsets.commit_pending(event, producer_id)
             case OffsetDeleted(group_id, topic, partition):
                 self.offsets.delete(group_id, topic, partition)
+            case _:
+                self.consumers.apply(event)
 
     def apply_commit_marker(self, producer_id: int) -> None:
         self.offsets.commit_transaction(producer_id)
@@ -80,7 +139,7 @@ class GroupMachine:
 
     def durable_state(self) -> object:
         """The state that a replay of the log has to restore."""
-        return self._saved, self.offsets.state()
+        return self._saved, self.offsets.state(), self.consumers.state()
 
     def _write(self, turn: Turn, event: Event, producer: ProducerIdentity | None = None) -> None:
         self.apply(event, None if producer is None else producer.producer_id)
@@ -95,32 +154,139 @@ class GroupMachine:
         """Goes on where the log ends."""
         for saved in self._saved.values():
             self.membership.resume(turn, restored(saved))
+        self.consumers.resume(turn)
         self._expiry_due_ms = turn.uptime_ms + self.config.retention_check_interval_ms
 
     def next_wake_ms(self) -> int | None:
         """The uptime at which `wake` is due."""
-        due = [self._expiry_due_ms, self.membership.deadlines.next_ms()]
+        due = [
+            self._expiry_due_ms,
+            self.membership.deadlines.next_ms(),
+            self.consumers.deadlines.next_ms(),
+        ]
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def wake(self, turn: Turn) -> None:
         self.membership.wake(turn)
+        self.consumers.wake(turn)
         if self._expiry_due_ms is not None and self._expiry_due_ms <= turn.uptime_ms:
             self.expire(turn)
             self._expiry_due_ms = turn.uptime_ms + self.config.retention_check_interval_ms
 
-    # Members.
+    # Members of the classic protocol.
 
     def join(self, turn: Turn, request: JoinRequest, ticket: Ticket) -> None:
-        self.membership.join(turn, request, ticket)
+        group = self.consumers.groups.get(request.group_id)
+        if group is not None and group.is_empty:
+            self.consumers.delete_group(turn, group)  # its offsets stay
+            group = None
+        if group is None:
+            self.membership.join(turn, request, ticket)
+            return
+        policy = self._consumer_config(request.group_id).migration_policy
+        refused = self.membership.check_session_timeout(
+            request
+        ) or self._classic_members.check_join(group, request, policy)
+        turn.answer(ticket, refused or self._classic_members.join(turn, group, request))
 
     def sync(self, turn: Turn, request: SyncRequest, ticket: Ticket) -> None:
-        self.membership.sync(turn, request, ticket)
+        group = self.consumers.groups.get(request.group_id)
+        if group is None:
+            self.membership.sync(turn, request, ticket)
+        else:
+            turn.answer(ticket, self._classic_members.sync(turn, group, request))
 
     def heartbeat(self, turn: Turn, request: HeartbeatRequest) -> Refused | None:
-        return self.membership.heartbeat(turn, request)
+        group = self.consumers.groups.get(request.group_id)
+        if group is None:
+            return self.membership.heartbeat(turn, request)
+        return self._classic_members.heartbeat(turn, group, request)
 
     def leave(self, turn: Turn, group_id: str, leavers: tuple[Leaver, ...]) -> LeaveResults:
-        return self.membership.leave(turn, group_id, leavers)
+        group = self.consumers.groups.get(group_id)
+        if group is None:
+            return self.membership.leave(turn, group_id, leavers)
+        return self._classic_members.leave(turn, group, leavers)
+
+    # Members of the new protocol (KIP-848).
+
+    def consumer_heartbeat(
+        self, turn: Turn, request: ConsumerHeartbeatRequest
+    ) -> ConsumerHeartbeat | Refused:
+        """A member joins, stays or leaves; the first one makes a classic group one of the new protocol."""
+        group = self.consumers.groups.get(request.group_id)
+        if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+            if group is None:
+                return self._no_consumer_group(request.group_id)
+            return self.consumers.leave(turn, group, request)
+        if group is None:
+            if request.member_epoch != JOIN_EPOCH:
+                return self._no_consumer_group(request.group_id, "Consumer group")
+            made = self._make_consumer_group(turn, request)
+            if isinstance(made, Refused):
+                return made
+            group = made
+        return self.consumers.heartbeat(turn, group, request)
+
+    def _no_consumer_group(self, group_id: str, kind: str = "Group") -> Refused:
+        name = group_id[:QUOTED_CHARS]
+        text = f"{kind} {name} not found."
+        if self._exists(group_id):
+            text = f"Group {name} is not a consumer group."
+        return Refused(ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+    def _make_consumer_group(
+        self, turn: Turn, request: ConsumerHeartbeatRequest
+    ) -> ConsumerGroup | Refused:
+        """The group of a member that joins: a new one, or a classic one that is upgraded."""
+        group_id = request.group_id
+        classic = self.membership.groups.get(group_id)
+        members = {} if classic is None else classic.members
+        refused = self.consumers.check_room(
+            group_id, members, request.member_id
+        ) or self.consumers.check_pattern(None, request.pattern)
+        if refused is not None:
+            return refused
+        if classic is None or classic.is_empty:
+            self._forget(turn, group_id)
+            return self.consumers.groups.setdefault(group_id, ConsumerGroup(group_id))
+        return self._upgrade(turn, classic)
+
+    def _upgrade(self, turn: Turn, classic: ClassicGroup) -> ConsumerGroup | Refused:
+        refused = check_upgrade(classic, self._consumer_config(classic.group_id))
+        if refused is not None:
+            return refused
+        events = upgraded(classic, self._topics)
+        if isinstance(events, Refused):
+            return events
+        self.membership.give_up(turn, classic)
+        if classic.group_id in self._saved:
+            self._write(turn, GroupDeleted(classic.group_id))
+        for event in events:
+            self._write(turn, event)
+        group = self.consumers.groups[classic.group_id]
+        for member in group.members.values():
+            self.consumers.renew_session(turn, group, member)
+        log_upgraded(turn, group)
+        return group
+
+    def _may_downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
+        config = self._consumer_config(group.group_id)
+        return may_downgrade(group, leaving, config, self.config.max_size)
+
+    def _downgrade(
+        self, turn: Turn, group: ConsumerGroup, leaving: Sequence[ConsumerMember]
+    ) -> None:
+        classic = downgraded(group, leaving, self._topics, turn.now_ms)
+        # Without a member that leaves, the targets may be those of the group's epoch.
+        rebalance = bool(leaving) or group.target_epoch < group.epoch
+        self.consumers.delete_group(turn, group)
+        self.membership.adopt(turn, classic, rebalance=rebalance)
+        log_downgraded(turn, classic)
+
+    def patterns_resolved(self, turn: Turn, group_id: str, found: ResolvedPatterns | None) -> None:
+        """The topics that match a group's patterns are known; None if they could not be found."""
+        self.consumers.patterns_resolved(turn, group_id, found)
 
     # Offsets.
 
@@ -128,6 +294,10 @@ class GroupMachine:
         self, turn: Turn, sender: CommitSender, offsets: Sequence[NewOffset]
     ) -> Refused | list[Refused | None]:
         """Commits offsets; the outcome of the whole request, or of each offset."""
+        consumers = self.consumers.groups.get(sender.group_id)
+        if consumers is not None:
+            refused = check_commit(consumers, sender, offsets)
+            return refused or self._commit_all(turn, sender.group_id, offsets, None)
         refused = self._check_commit(sender) or self._check_generation_is_complete(sender)
         if refused is not None:
             return refused
@@ -144,6 +314,10 @@ class GroupMachine:
         offsets: Sequence[NewOffset],
     ) -> Refused | list[Refused | None]:
         """Commits offsets that count when the producer's transaction is committed."""
+        consumers = self.consumers.groups.get(sender.group_id)
+        if consumers is not None:
+            refused = check_transactional_commit(consumers, sender, offsets)
+            return refused or self._commit_all(turn, sender.group_id, offsets, producer)
         refused = self._check_transactional_commit(sender)
         if refused is not None:
             return refused
@@ -250,6 +424,13 @@ class GroupMachine:
             return Refused(ErrorCode.UNSTABLE_OFFSET_COMMIT)
         return self.fetch(group_id, topic, partition)
 
+    def check_fetch(
+        self, group_id: str, member_id: str | None, member_epoch: int
+    ) -> Refused | None:
+        """Whether a member may fetch the offsets of its group; in a classic group everybody may."""
+        group = self.consumers.groups.get(group_id)
+        return None if group is None else check_fetch(group, member_id, member_epoch)
+
     def committed(self, group_id: str) -> list[OffsetCommitted]:
         """Every committed offset of the group, without regard to open transactions."""
         return self.offsets.of_group(group_id)
@@ -265,9 +446,10 @@ class GroupMachine:
         """Deletes offsets of topics to which no member subscribes."""
         if not self._exists(group_id):
             return Refused(ErrorCode.GROUP_ID_NOT_FOUND)
-        group = self.membership.groups.get(group_id)
-        if group is not None and not group.is_empty and not group.uses_consumer_protocol:
+        classic = self.membership.groups.get(group_id)
+        if classic is not None and not classic.is_empty and not classic.uses_consumer_protocol:
             return Refused(ErrorCode.NON_EMPTY_GROUP)
+        group = classic or self.consumers.groups.get(group_id)
         outcomes: list[Refused | None] = []
         for topic, partition in partitions:
             if group is not None and group.subscribes_to(topic):
@@ -304,36 +486,59 @@ class GroupMachine:
     # Groups.
 
     def _exists(self, group_id: str) -> bool:
-        return group_id in self.membership.groups or self.offsets.has_group(group_id)
+        return (
+            group_id in self.membership.groups
+            or group_id in self.consumers.groups
+            or self.offsets.has_group(group_id)
+        )
 
     def list_groups(self) -> list[ListedGroup]:
         """Every group, also those that only have offsets."""
         found = dict.fromkeys(self.membership.groups)
+        found |= dict.fromkeys(self.consumers.groups)
         found |= dict.fromkeys(self.offsets.group_ids())
         return [self._listed(group_id) for group_id in found]
 
     def count_states(self) -> Counter[ClassicState]:
-        """The number of groups in each state; groups that only have offsets are empty."""
-        groups = self.membership.groups
+        """The number of classic groups in each state; groups that only have offsets are empty."""
+        groups, consumers = self.membership.groups, self.consumers.groups
         counts = Counter(group.state for group in groups.values())
-        counts[ClassicState.EMPTY] += sum(name not in groups for name in self.offsets.group_ids())
+        counts[ClassicState.EMPTY] += sum(
+            name not in groups and name not in consumers for name in self.offsets.group_ids()
+        )
         return counts
 
+    def count_consumer_states(self) -> Counter[ConsumerState]:
+        """The number of groups of the new protocol in each state."""
+        return Counter(group.state for group in self.consumers.groups.values())
+
     def _listed(self, group_id: str) -> ListedGroup:
+        consumers = self.consumers.groups.get(group_id)
+        if consumers is not None:
+            return ListedGroup(group_id, CONSUMER, consumers.state.value, consumers.group_type)
         group = self._group(group_id)
         return ListedGroup(group_id, group.protocol_type or "", group.state.value, group.group_type)
 
     def _group(self, group_id: str) -> ClassicGroup:
-        """A group; one that only has offsets is an empty group without a type."""
+        """A classic group; one that only has offsets is an empty group without a type."""
         return self.membership.groups.get(group_id) or ClassicGroup(group_id, NO_TIMESTAMP)
 
     def _find(self, group_id: str) -> ClassicGroup | None:
-        return self._group(group_id) if self._exists(group_id) else None
+        is_classic = group_id not in self.consumers.groups and self._exists(group_id)
+        return self._group(group_id) if is_classic else None
 
-    def describe(self, group_id: str) -> DescribedGroup | None:
+    def describe(self, group_id: str) -> DescribedGroup | Refused:
+        """A classic group."""
         group = self._find(group_id)
         if group is None:
-            return None
+            is_consumer = group_id in self.consumers.groups
+            name = group_id[:QUOTED_CHARS]
+            text = (
+                f"Group {name} is not a classic group."
+                if is_consumer
+                else f"Group {name} not found."
+            )
+            return Refused(ErrorCode.GROUP_ID_NOT_FOUND, text)
         is_stable = group.state is ClassicState.STABLE
         members = tuple(
             DescribedMember(
@@ -350,11 +555,26 @@ class GroupMachine:
         protocol = (group.protocol or "") if is_stable else ""
         return DescribedGroup(group.state.value, group.protocol_type or "", protocol, members)
 
+    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup | Refused:
+        """A group of the new protocol."""
+        group = self.consumers.groups.get(group_id)
+        if group is None:
+            return self._no_consumer_group(group_id)
+        default = self._consumer_config(group_id).assignors[0]
+        return DescribedConsumerGroup(
+            group.state.value,
+            group.epoch,
+            group.target_epoch,
+            group.preferred_assignor(default),
+            tuple(described_member(group, member) for member in group.members.values()),
+        )
+
     def delete(self, turn: Turn, group_id: str) -> Refused | None:
         """Deletes a group that has no members, with its offsets."""
         if not self._exists(group_id):
             return Refused(ErrorCode.GROUP_ID_NOT_FOUND)
-        if not self._group(group_id).is_empty:
+        group = self.consumers.groups.get(group_id) or self._group(group_id)
+        if not group.is_empty:
             return Refused(ErrorCode.NON_EMPTY_GROUP)
         committed = self.offsets.of_group(group_id) + self.offsets.pending_of_group(group_id)
         for _, topic, partition in dict.fromkeys(offset[:3] for offset in committed):
@@ -365,9 +585,12 @@ class GroupMachine:
     def _forget(self, turn: Turn, group_id: str) -> None:
         if group_id in self._saved:
             self._write(turn, GroupDeleted(group_id))
-        group = self.membership.groups.get(group_id)
-        if group is not None:
-            self.membership.forget(group)
+        classic = self.membership.groups.get(group_id)
+        if classic is not None:
+            self.membership.forget(classic)
+        consumers = self.consumers.groups.get(group_id)
+        if consumers is not None:
+            self.consumers.delete_group(turn, consumers)
 
     # Expiry.
 
@@ -376,12 +599,23 @@ class GroupMachine:
         for group_id in [listed.group_id for listed in self.list_groups()]:
             for offset in self._expired(group_id, turn.now_ms):
                 self._write(turn, OffsetDeleted(group_id, offset.topic, offset.partition))
+            consumers = self.consumers.groups.get(group_id)
             group = self._group(group_id)
+            is_empty = group.is_empty if consumers is None else consumers.is_empty
             in_use = self.offsets.has_group(group_id) or bool(group.pending_joins)
-            if group.is_empty and not in_use:
+            if is_empty and not in_use:
                 self._forget(turn, group_id)
 
     def _expired(self, group_id: str, now_ms: int) -> list[OffsetCommitted]:
+        consumers = self.consumers.groups.get(group_id)
+        if consumers is not None:
+            return [
+                offset
+                for offset in self.offsets.of_group(group_id)
+                if not consumers.subscribes_to(offset.topic)
+                and self._is_old(self._group(group_id), offset, now_ms)
+                and not self.offsets.is_pending(group_id, offset.topic, offset.partition)
+            ]
         group = self._group(group_id)
         if not group.is_empty and not (
             group.state is ClassicState.STABLE

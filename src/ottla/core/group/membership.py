@@ -84,6 +84,31 @@ class Membership:
             else:
                 self._session_is_over(turn, group, timer[2])
 
+    # Groups that change their protocol.
+
+    def adopt(self, turn: Turn, group: ClassicGroup, *, rebalance: bool) -> None:
+        """Takes over a stable group that followed another protocol until now."""
+        self._save(turn, group)
+        self.resume(turn, group)
+        if rebalance and group.state is ClassicState.STABLE:
+            self._prepare(turn, group)
+
+    def give_up(self, turn: Turn, group: ClassicGroup) -> None:
+        """Forgets a group that follows another protocol from now on; members that wait have to join again."""
+        for member in group.members.values():
+            ticket = group.take_join_ticket(member)
+            if ticket is not None:
+                refused = JoinRefused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+                turn.answer(ticket, refused)
+            if member.sync_ticket is not None:
+                turn.answer(member.sync_ticket, Refused(ErrorCode.REBALANCE_IN_PROGRESS))
+            self.deadlines.cancel(("session", group.group_id, member.member_id))
+        for member_id in group.pending_joins:
+            self.deadlines.cancel(("session", group.group_id, member_id))
+        self.deadlines.cancel(("join", group.group_id))
+        self.deadlines.cancel(("sync", group.group_id))
+        del self.groups[group.group_id]
+
     # Joining.
 
     def join(self, turn: Turn, request: JoinRequest, ticket: Ticket) -> None:
@@ -117,11 +142,17 @@ class Membership:
             del group.pending_joins[oldest]
             self.deadlines.cancel(("session", group.group_id, oldest))
 
-    def _check_join(self, request: JoinRequest) -> JoinRefused | None:
+    def check_session_timeout(self, request: JoinRequest) -> JoinRefused | None:
         config = self.config
         low_ms, high_ms = config.min_session_timeout_ms, config.max_session_timeout_ms
-        if not low_ms <= request.session_timeout_ms <= high_ms:
-            return JoinRefused(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+        if low_ms <= request.session_timeout_ms <= high_ms:
+            return None
+        return JoinRefused(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+
+    def _check_join(self, request: JoinRequest) -> JoinRefused | None:
+        refused = self.check_session_timeout(request)
+        if refused is not None:
+            return refused
         group = self.groups.get(request.group_id)
         if group is None:
             if request.member_id != NO_MEMBER_ID:

@@ -6,6 +6,7 @@ import struct
 from functools import lru_cache
 from uuid import UUID
 
+from ottla.core.group.consumer import records as consumer_records
 from ottla.core.group.events import (
     NO_TIMESTAMP,
     Event,
@@ -51,10 +52,12 @@ def encode(event: Event) -> tuple[bytes, bytes | None]:
             return _group_key(group_id), _group_value(event)
         case GroupDeleted(group_id=group_id):
             return _group_key(group_id), None
+        case _:
+            return consumer_records.encode(event)
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> Event | None:
-    """The event of a record; None if it is of a kind that is not known here (KIP-848 has its own keys).
+    """The event of a record; None if it is of a kind that is not known here, as those of share groups.
 
     Raises MalformedMessageError.
     """
@@ -65,7 +68,7 @@ def decode(key: Buffer | None, value: Buffer | None) -> Event | None:
         return _offset_event(key, value)
     if version == GROUP_KEY_VERSION:
         return _group_event(decode_stored(GroupMetadataKey, key).group, value)
-    return None
+    return consumer_records.decode(version, key, value)
 
 
 def _offset_key(event: OffsetCommitted | OffsetDeleted) -> bytes:

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
+from ottla.core.assignors.server_side.model import Partitions
 from ottla.core.group.events import NO_TIMESTAMP
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
@@ -145,9 +146,6 @@ class Leaver(NamedTuple):
 LeaveResults = tuple[tuple[Leaver, Refused | None], ...]
 
 
-Partitions = Mapping[UUID, frozenset[int]]
-
-
 class ConsumerHeartbeatRequest(NamedTuple):
     """ConsumerGroupHeartbeat: what is None, or a negative timeout, has not changed since the last one.
 
@@ -265,3 +263,10 @@ class ResolvePatterns(NamedTuple):
 
     group_id: str
     patterns: frozenset[str]
+
+
+class ResolvedPatterns(NamedTuple):
+    """The names of the topics that match each pattern; `version` is that of the topics when the search began."""
+
+    topics: Mapping[str, frozenset[str]]
+    version: int

@@ -1,0 +1,268 @@
+"""A group changes its protocol while its members work: from classic to new and back, one member at a time."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.group.consumer.consumers import Consumer, ConsumerGroups, error_of, settle
+from tests.core.group.groups import Asked
+
+from ottla.core.assignors.model import Assignment, Subscription
+from ottla.core.assignors.protocol import (
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
+from ottla.core.group.classic import ClassicState
+from ottla.core.group.requests import (
+    ConsumerGroupConfig,
+    ConsumerHeartbeat,
+    HeartbeatRequest,
+    MigrationPolicy,
+)
+from ottla.core.outcomes import Refused
+from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
+
+
+class ClassicClient:
+    """A consumer of the classic protocol; it leads the only generation that a classic group has here."""
+
+    def __init__(self, groups: ConsumerGroups, member_id: str, instance: str | None = None) -> None:
+        self.groups = groups
+        self.member_id = member_id
+        self.instance = instance
+        self.generation = -1
+        self.owned: tuple[TopicPartition, ...] = ()
+
+    def join(self, *, new: bool = False) -> Asked:
+        subscription = Subscription(
+            topics=("orders",), owned_partitions=self.owned, generation_id=self.generation
+        )
+        return self.groups.join(
+            "" if new else self.member_id,
+            new_id=self.member_id,
+            instance=self.instance,
+            protocols={"cooperative-sticky": encode_subscription(subscription)},
+            version=3 if new and self.instance is None else 9,
+        )
+
+    def take_part(self) -> None:
+        """Joins again and syncs, until a heartbeat has nothing to tell."""
+        for _ in range(10):
+            joined = self.join().joined
+            self.generation = joined.generation
+            asked = self.groups.sync(self.member_id, self.generation, instance=self.instance)
+            self.owned = decode_assignment(asked.synced.assignment).partitions
+            if self.beat() is ErrorCode.NONE:
+                return
+
+    def beat(self) -> ErrorCode:
+        request = HeartbeatRequest("g", self.generation, self.member_id, self.instance)
+        refused = self.groups._do(lambda turn: self.groups.machine.heartbeat(turn, request))
+        return ErrorCode.NONE if refused is None else refused.error
+
+
+def policy(name: MigrationPolicy) -> ConsumerGroups:
+    return ConsumerGroups(ConsumerGroupConfig(assignment_interval_ms=0, migration_policy=name))
+
+
+@pytest.fixture
+def groups() -> ConsumerGroups:
+    return policy(MigrationPolicy.BIDIRECTIONAL)
+
+
+def classic_group(groups: ConsumerGroups, *names: str) -> list[ClassicClient]:
+    """A stable classic group; its leader gives each member its share of the topic."""
+    clients = [ClassicClient(groups, name) for name in names]
+    with groups.one_turn():
+        asked = [client.join(new=True) for client in clients]
+    per_member = 4 // len(clients)
+    shares = {
+        client.member_id: tuple(
+            TopicPartition("orders", number)
+            for number in range(index * per_member, (index + 1) * per_member)
+        )
+        for index, client in enumerate(clients)
+    }
+    encoded = {name: encode_assignment(Assignment(share)) for name, share in shares.items()}
+    for client, join in zip(clients, asked, strict=True):
+        client.generation = join.joined.generation
+        leads = join.joined.leader == client.member_id
+        groups.sync(client.member_id, client.generation, encoded if leads else {})
+        client.owned = shares[client.member_id]
+    assert groups.state() is ClassicState.STABLE
+    return clients
+
+
+def test_the_first_member_of_the_new_protocol_upgrades_the_group_and_nobody_loses_anything(
+    groups: ConsumerGroups,
+) -> None:
+    a, b = classic_group(groups, "a", "b")
+    c = Consumer(groups, "c")
+    c.join()
+    assert "g" not in groups.machine.membership.groups
+    group = groups.consumer_group()
+    assert group.classic_count == 2
+    # Until the classic members have joined again, the new one has only what is free.
+    assert c.count == 0
+    assert {a.beat(), b.beat()} == {ErrorCode.REBALANCE_IN_PROGRESS}
+    a.take_part()
+    b.take_part()
+    settle(c)
+    a.take_part()
+    b.take_part()
+    settle(c)
+    assert sorted((len(a.owned), len(b.owned), c.count)) == [1, 1, 2]
+    assert len(groups.owners()) == 4
+    groups.restart()
+    settle(c)
+
+
+def test_a_classic_member_gives_up_before_the_new_one_gets(groups: ConsumerGroups) -> None:
+    (a,) = classic_group(groups, "a")
+    c = Consumer(groups, "c")
+    c.join()
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    # It joins with all that it owns, and is told what to keep.
+    joined = a.join().joined
+    a.generation = joined.generation
+    kept = decode_assignment(groups.sync("a", a.generation).synced.assignment).partitions
+    assert len(kept) == 2
+    c.beat()
+    assert c.count == 0
+    a.owned = kept
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    a.take_part()
+    c.beat()
+    assert c.count == 2
+
+
+def test_the_last_member_of_the_new_protocol_that_leaves_downgrades_the_group(
+    groups: ConsumerGroups,
+) -> None:
+    (a,) = classic_group(groups, "a")
+    c = Consumer(groups, "c")
+    c.join()
+    a.take_part()
+    settle(c)
+    a.take_part()
+    c.leave()
+    assert "g" not in groups.machine.consumers.groups
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
+    groups.restart()
+    assert groups.state() is ClassicState.STABLE
+    assert a.beat() in (ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION)
+
+
+def test_a_member_of_the_new_protocol_that_dies_downgrades_the_group(
+    groups: ConsumerGroups,
+) -> None:
+    (a,) = classic_group(groups, "a")
+    Consumer(groups, "c").join()
+    for _ in range(12):
+        groups.pass_ms(4000)
+        if "g" in groups.machine.consumers.groups:
+            a.take_part()
+    assert "g" in groups.machine.membership.groups
+
+
+@pytest.mark.parametrize("name", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
+def test_without_upgrades_a_classic_group_refuses_the_new_protocol(name: MigrationPolicy) -> None:
+    groups = policy(name)
+    (a,) = classic_group(groups, "a")
+    answer = Consumer(groups, "c").join()
+    assert error_of(answer) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert a.beat() is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("name", [MigrationPolicy.DISABLED, MigrationPolicy.UPGRADE])
+def test_without_downgrades_a_group_stays_with_the_new_protocol(name: MigrationPolicy) -> None:
+    groups = policy(MigrationPolicy.UPGRADE)
+    (a,) = classic_group(groups, "a")
+    c = Consumer(groups, "c")
+    c.join()
+    a.take_part()
+    groups.consumer = groups.consumer._replace(migration_policy=name)
+    c.leave()
+    assert groups.consumer_group().classic_count == 1
+
+
+def test_classic_clients_may_not_join_where_migration_is_disabled() -> None:
+    groups = policy(MigrationPolicy.DISABLED)
+    Consumer(groups, "c").join()
+    assert ClassicClient(groups, "a").join(new=True).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_classic_client_joins_a_group_of_the_new_protocol(groups: ConsumerGroups) -> None:
+    c = Consumer(groups, "c")
+    c.join()
+    asked = groups.join(protocols={"range": encode_subscription(Subscription(topics=("orders",)))})
+    assert asked.error is ErrorCode.MEMBER_ID_REQUIRED
+    a = ClassicClient(groups, asked.join_refused.member_id)
+    a.take_part()
+    settle(c)
+    a.take_part()
+    assert (len(a.owned), c.count) == (2, 2)
+    assert groups.leave(a.member_id)
+    settle(c)
+    assert c.count == 4
+
+
+def test_joins_that_wait_are_sent_back_when_the_group_is_upgraded(groups: ConsumerGroups) -> None:
+    classic_group(groups, "a")
+    waiting = ClassicClient(groups, "b").join(new=True)
+    assert waiting.waits
+    Consumer(groups, "c").join()
+    assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_group_of_another_protocol_type_is_not_upgraded(groups: ConsumerGroups) -> None:
+    groups.join(new_id="w", version=3, protocol_type="connect", protocols={"default": b"x"})
+    groups.pass_ms(1)
+    answer = Consumer(groups, "c").join()
+    assert isinstance(answer, Refused)
+    assert answer.error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert "does not use the consumer embedded protocol" in answer.text
+
+
+def test_an_empty_group_of_the_new_protocol_is_joined_with_the_classic_one(
+    groups: ConsumerGroups,
+) -> None:
+    c = Consumer(groups, "c")
+    c.join()
+    c.leave()
+    (a,) = classic_group(groups, "a")
+    assert a.beat() is ErrorCode.NONE
+    assert not groups.machine.consumers.groups
+    groups.restart()
+
+
+def test_a_static_member_changes_its_protocol_and_keeps_its_partitions(
+    groups: ConsumerGroups,
+) -> None:
+    a = ClassicClient(groups, "a", instance="i")
+    join = a.join(new=True)
+    groups.pass_ms(1)
+    a.generation = join.joined.generation
+    share = tuple(TopicPartition("orders", number) for number in range(4))
+    groups.sync("a", a.generation, {"a": encode_assignment(Assignment(share))}, instance="i")
+    new = Consumer(groups, "a2", instance="i")
+    answer = new.join()
+    assert isinstance(answer, ConsumerHeartbeat)
+    assert new.count == 4
+    assert a.beat() is ErrorCode.FENCED_INSTANCE_ID
+    new.leave(for_a_while=True)
+    back = ClassicClient(groups, "a3", instance="i")
+    joined = back.join(new=True).joined
+    assert groups.state() is ClassicState.STABLE
+    sync = groups.sync("a3", joined.generation, instance="i")
+    assert len(decode_assignment(sync.synced.assignment).partitions) == 4
+
+
+def test_a_custom_assignors_data_forbids_the_upgrade(groups: ConsumerGroups) -> None:
+    (a,) = classic_group(groups, "a")
+    groups.group().members["a"].assignment = encode_assignment(Assignment((), b"mine"))
+    answer = Consumer(groups, "c").join()
+    assert isinstance(answer, Refused)
+    assert "custom assignor" in answer.text
+    assert a.beat() is ErrorCode.NONE
