@@ -1,4 +1,4 @@
-"""DeleteGroups: removes groups without members, and their offsets (KIP-229); v3 says why a group is not removed (KIP-1331)."""
+"""DeleteGroups: removes groups without members, and their offsets (KIP-229); v3 can say why not (KIP-1331)."""
 
 from __future__ import annotations
 
