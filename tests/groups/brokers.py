@@ -37,7 +37,7 @@ OPTIONS: dict[str, object] = {
     **LASTING,
     "group.min.session.timeout.ms": 500,
     "group.initial.rebalance.delay.ms": 0,
-    **(NEW_PROTOCOL if WHICH != "ottla" else {}),
+    **NEW_PROTOCOL,
 }
 
 
