@@ -11,12 +11,12 @@ from tests.sim.group_bugs import Bug
 from ottla.core.group import machine as group_machine
 from ottla.core.group.consumer import (
     classic_members,
+    commit_rules,
     membership,
     migration,
     reconciliation,
     targets,
 )
-from ottla.core.group.consumer.commit_rules import EpochRule
 from ottla.core.group.consumer.events import (
     CurrentSaved,
     GroupEpochSaved,
@@ -143,11 +143,11 @@ def patterns_are_resolved_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def anybody_commits(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(group_machine, "check_commit", lambda group, sender, in_transaction: None)
+    patch.setattr(group_machine, "check_commit", lambda group, sender, offsets: None)
 
 
 def old_epochs_commit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(EpochRule, "check", lambda rule, new: None)
+    patch.setattr(commit_rules, "_has_had_since", lambda member, epoch, new: True)
 
 
 def instances_are_not_held(patch: pytest.MonkeyPatch) -> None:
