@@ -118,6 +118,16 @@ def test_the_first_member_of_the_new_protocol_upgrades_the_group_and_nobody_lose
     settle(c)
 
 
+def test_an_upgraded_group_is_assigned_anew_even_if_the_pattern_of_the_new_member_matches_nothing(
+    groups: ConsumerGroups,
+) -> None:
+    classic_group(groups, "a")
+    generation = groups.machine.membership.groups["g"].generation
+    Consumer(groups, "c", pattern="nothing").join()
+    group = groups.consumer_group()
+    assert group.epoch == group.target_epoch == generation + 1
+
+
 def test_a_classic_member_gives_up_before_the_new_one_gets(groups: ConsumerGroups) -> None:
     (a,) = classic_group(groups, "a")
     c = Consumer(groups, "c")
