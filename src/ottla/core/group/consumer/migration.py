@@ -71,7 +71,7 @@ def upgraded(group: ClassicGroup, topics: TopicsView) -> list[ConsumerGroupEvent
         )
         events.append(MemberSaved(group.group_id, member.member_id, subscription))
     # For which topics the leader assigned is not known, nor whether it was about to do it again: the next epoch begins
-    # with the first heartbeat, also if the member that joins changes nothing, as one does whose pattern matches no topic.
+    # with the first heartbeat, also if the member that joins changes nothing (its pattern may match no topic).
     events.append(GroupEpochSaved(group.group_id, group.generation, UNKNOWN_HASH))
     for member_id, partitions in targets.items():
         events.append(TargetSaved(group.group_id, member_id, partitions))
