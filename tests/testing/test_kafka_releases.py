@@ -8,11 +8,11 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
+from benchmarks.kafka_jars import KAFKA_CLIENT_VERSION
 from tests import maven
 from tests.broker.test_api_versions import ask, ranges
 from tests.client.apache_kafka.old_kafka import RELEASES as OLD_RELEASES
 from tests.client.apache_kafka.old_kafka import Release, running_release
-from tests.maven import KAFKA_CLIENT_VERSION
 
 import ottla
 from ottla.broker.requests.apis import SERVED
