@@ -12,6 +12,7 @@ from ottla.wire.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
+from ottla.wire.types import ZERO_UUID
 
 # Measured, or different between two clusters: no part of an answer.
 LEFT_OUT = {"throttle_time_ms", "port", "host", "node_id", "producer_id"}
@@ -76,7 +77,7 @@ class Transcript:
         shown = [
             f"{name}={self.shown(part, name)}"
             for name, part in found.items()
-            if part is not None and name not in LEFT_OUT
+            if part is not None and part != ZERO_UUID and name not in LEFT_OUT
         ]
         return "(" + " ".join(shown) + ")" if shown else "()"
 
