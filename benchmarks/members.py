@@ -1,8 +1,8 @@
 """Members of a group that cost little: many connections, one selector, one thread.
 
 They speak the classic protocol as clients do (an id first, then JoinGroup, SyncGroup, Heartbeat), with one difference:
-a member that has nothing to do heartbeats every few milliseconds and not every three seconds, so that it is the
-coordinator that is measured and not the interval.
+a member that has nothing to do heartbeats every few milliseconds (or as often as is said) and not every three seconds,
+so that it is the coordinator that is measured and not the interval.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import select
 import time
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from benchmarks.frames import CLIENT_ID, TRY_LIMIT, TRY_SECONDS, RefusedError
@@ -183,9 +185,16 @@ def assigned(partition: int) -> bytes:
 class Group:
     """A group of members that are all in this process."""
 
-    def __init__(self, bootstrap_server: str, group_id: str, size: int) -> None:
+    def __init__(
+        self,
+        bootstrap_server: str,
+        group_id: str,
+        size: int,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    ) -> None:
         self.bootstrap_server = bootstrap_server
         self.group_id = group_id
+        self.heartbeat_seconds = heartbeat_seconds
         self.members: list[Member] = []
         self._by_descriptor: dict[int, Member] = {}
         self._poll = select.epoll()
@@ -217,6 +226,10 @@ class Group:
         newcomer.receive()
         return self._settle(started)
 
+    def newcomer(self) -> Callable[[], float]:
+        """Connects one more, which joins when this is called."""
+        return partial(self.grow, self.connect_one())
+
     def shrink(self) -> float:
         """The newest member leaves; seconds until the others are a stable group."""
         leaver = self.members.pop()
@@ -227,6 +240,28 @@ class Group:
         leaver.connection.close()
         return elapsed
 
+    def beat(self, seconds: float) -> int:
+        """Lets a stable group send its heartbeats for a while; how many."""
+        now = time.perf_counter()
+        pace = self.heartbeat_seconds / len(self.members)
+        # Members that came at different times beat at different times.
+        due = deque((now + pace * number, member) for number, member in enumerate(self.members))
+        end, sent = now + seconds, 0
+        while (now := time.perf_counter()) < end:
+            while due and due[0][0] <= now:
+                due.popleft()[1].heartbeat()
+                sent += 1
+            wait = max(0.0, min(due[0][0] if due else end, end) - time.perf_counter())
+            for descriptor, _ in self._poll.poll(wait):
+                member = self._by_descriptor[descriptor]
+                member.receive()
+                if not member.is_asking:
+                    due.append((time.perf_counter() + self.heartbeat_seconds, member))
+        for member in self.members:
+            while member.is_asking:
+                member.receive()
+        return sent
+
     def _settle(self, started: float) -> float:
         """Lets everybody act until the group is stable in a generation that it was not in before."""
         before = max(member.generation for member in self.members)
@@ -236,12 +271,12 @@ class Group:
                 raise RefusedError(f"no stable group within {STABLE_SECONDS:.0f} s")
             while idle and idle[0][0] <= time.perf_counter():
                 idle.popleft()[1].heartbeat()
-            wait = max(0.0, idle[0][0] - time.perf_counter()) if idle else HEARTBEAT_SECONDS
+            wait = max(0.0, idle[0][0] - time.perf_counter()) if idle else self.heartbeat_seconds
             for descriptor, _ in self._poll.poll(wait):
                 member = self._by_descriptor[descriptor]
                 member.receive()
                 if not member.is_asking:
-                    idle.append((time.perf_counter() + HEARTBEAT_SECONDS, member))
+                    idle.append((time.perf_counter() + self.heartbeat_seconds, member))
         elapsed = time.perf_counter() - started
         for member in self.members:
             while member.is_asking:

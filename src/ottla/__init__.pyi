@@ -37,6 +37,7 @@ from ottla.client.model import (
     PartitionInfo,
     ProducerRecord,
     RecordMetadata,
+    SubscriptionPattern,
 )
 from ottla.client.plugins.interceptors import (
     ConsumerInterceptor,
@@ -141,6 +142,7 @@ __all__ = [
     "SentRecords",
     "SerializationError",
     "Serializer",
+    "SubscriptionPattern",
     "TimedOutError",
     "TimestampType",
     "TlsError",

@@ -4,7 +4,11 @@ from ottla.client.admin_model.acls import AclOperation
 from ottla.client.admin_model.cluster import (
     ClusterDescription,
     FeatureMetadata,
+    FeatureUpdate,
+    FeatureUpgrade,
     LogDirDescription,
+    QuorumInfo,
+    QuorumReplica,
     ReplicaInfo,
 )
 from ottla.client.admin_model.configs import (
@@ -60,6 +64,8 @@ __all__ = [
     "ElectionType",
     "EpochEnd",
     "FeatureMetadata",
+    "FeatureUpdate",
+    "FeatureUpgrade",
     "GroupDescription",
     "GroupListing",
     "GroupState",
@@ -75,6 +81,8 @@ __all__ = [
     "PartitionReassignment",
     "ProducerIdAndEpoch",
     "ProducerState",
+    "QuorumInfo",
+    "QuorumReplica",
     "ReplicaInfo",
     "ResourceType",
     "TopicDescription",

@@ -249,4 +249,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, False, _FIX, "The topology's epoch is not valid."
     STREAMS_TOPOLOGY_FENCED = 132, False, _FATAL, "The topology's epoch is outdated."
     SHARE_SESSION_LIMIT_REACHED = 133, True, _RETRY, "The broker has no room for a share session."
+    GROUP_DELETION_FAILED = 134, False, _ABORT, "The group could not be deleted."
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135, False, _ABORT, (
+        "The broker could not use the description of the topology."
+    )
+    CONTROLLER_ID_NOT_REGISTERED = 136, False, _FIX, "The controller id is not registered."
     # fmt: on

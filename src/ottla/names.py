@@ -12,7 +12,7 @@ NAMES = {
     "ottla.client.plugins.interceptors": "ConsumerInterceptor ProducerInterceptor",
     "ottla.client.model": """
         ConsumerGroupMetadata ConsumerRecord ConsumerRecords Headers HeadersToSend Node OffsetAndMetadata
-        OffsetAndTimestamp PartitionInfo ProducerRecord RecordMetadata""",
+        OffsetAndTimestamp PartitionInfo ProducerRecord RecordMetadata SubscriptionPattern""",
     "ottla.client.plugins.partitioners": "Partitioner",
     "ottla.client.plugins.serializers": "Deserializer Serializer",
     "ottla.client.state.metadata": "ClusterMetadata",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
@@ -89,6 +90,7 @@ class Bench:
             Uptime(asyncio.get_running_loop().time),
             1 << 20,
             self.write_timeout_ms,
+            Counter(),
             self._perform,
         )
 

@@ -14,6 +14,7 @@ from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.wire.compile import decode_message
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
 PRODUCE, FETCH, FIND_COORDINATOR, API_VERSIONS = 0, 1, 10, 18
 GROUP_APIS = (8, 9, 11, 12, 13, 14, 15, 16, 42, 47)
@@ -60,18 +61,70 @@ def test_what_clients_need_to_see(connection: RawConnection) -> None:
 def test_every_transaction_has_an_epoch_of_its_own(connection: RawConnection) -> None:
     """Without the feature a client goes on with transaction version 1 (KIP-890)."""
     answer = ask(connection, 4)
-    (supported,) = answer.supported_features
-    (finalized,) = answer.finalized_features
-    assert (supported.name, supported.min_version, supported.max_version) == (
-        "transaction.version",
-        0,
-        2,
-    )
-    assert (finalized.name, finalized.max_version_level) == ("transaction.version", 2)
+    levels = {one.name: one.max_version_level for one in answer.finalized_features}
+    assert levels["transaction.version"] == 2
     assert answer.finalized_features_epoch >= 0
 
 
-@pytest.mark.parametrize("version", [5, 6, 99, 32767, -1])
+def test_the_features_are_those_of_kafka(connection: RawConnection) -> None:
+    answer = ask(connection, 5)
+    assert {one.name: (one.min_version, one.max_version) for one in answer.supported_features} == {
+        "group.version": (0, 1),
+        "kraft.version": (0, 1),
+        "metadata.version": (7, 30),
+        "transaction.version": (0, 2),
+    }
+    # One at level 0 is left out.
+    assert {
+        one.name: (one.min_version_level, one.max_version_level)
+        for one in answer.finalized_features
+    } == {"group.version": (1, 1), "metadata.version": (30, 30), "transaction.version": (2, 2)}
+
+
+def test_clients_that_fail_for_a_range_from_0_see_none(connection: RawConnection) -> None:
+    """KAFKA-17011: before version 4 such features are left out, but not their levels."""
+    answer = ask(connection, 3)
+    assert [one.name for one in answer.supported_features] == ["metadata.version"]
+    assert "transaction.version" in {one.name for one in answer.finalized_features}
+
+
+class TestMisroutedConnections:
+    """A client may say which broker of which cluster it means (KIP-1242)."""
+
+    def ask(self, connection: RawConnection, cluster_id: str | None, node_id: int) -> ErrorCode:
+        request = ApiVersionsRequest(
+            client_software_name="a",
+            client_software_version="1",
+            cluster_id=cluster_id,
+            node_id=node_id,
+        )
+        answer = connection.call(request, ApiVersionsResponse, 5)
+        return ErrorCode(answer.error_code)
+
+    def here(self, connection: RawConnection) -> str:
+        answer = connection.call(
+            DescribeClusterRequest(include_cluster_authorized_operations=False),
+            DescribeClusterResponse,
+            0,
+        )
+        return str(answer.cluster_id)
+
+    def test_the_right_broker_answers(self, connection: RawConnection) -> None:
+        assert self.ask(connection, self.here(connection), 1) is ErrorCode.NONE
+        assert self.ask(connection, None, -1) is ErrorCode.NONE
+
+    def test_another_one_sends_the_client_back_to_its_bootstrap_servers(
+        self, connection: RawConnection
+    ) -> None:
+        assert self.ask(connection, self.here(connection), 2) is ErrorCode.REBOOTSTRAP_REQUIRED
+        assert self.ask(connection, "another", 1) is ErrorCode.REBOOTSTRAP_REQUIRED
+
+    def test_one_without_the_other_is_an_invalid_request(self, connection: RawConnection) -> None:
+        assert self.ask(connection, self.here(connection), -1) is ErrorCode.INVALID_REQUEST
+        assert self.ask(connection, None, 1) is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", [6, 7, 99, 32767, -1])
 def test_a_version_from_the_future_is_answered_at_version_0(
     broker: ottla.Broker, version: int
 ) -> None:
@@ -82,7 +135,7 @@ def test_a_version_from_the_future_is_answered_at_version_0(
         assert struct.unpack_from(">i", frame) == (77,)
         answer = decode_message(ApiVersionsResponse, 0, frame, 4)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert ranges(answer)[API_VERSIONS] == (0, 4)
+        assert ranges(answer)[API_VERSIONS] == (0, 5)
         # The same connection goes on with what it has learned.
         assert ask(connection, 4).error_code == ErrorCode.NONE
 

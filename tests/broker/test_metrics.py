@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.broker import group_requests
 from tests.broker.conftest import Starter
+from tests.broker.consumer_group_requests import ConsumerMember, settle
 from tests.broker.exposition_reader import Family, read, value
-from tests.broker.requests import eventually
+from tests.broker.requests import create, eventually, session_with
 from tests.storage.batches import SteppingClock
 
 import ottla
@@ -93,7 +95,9 @@ def test_what_clients_do_is_counted(measured: ottla.Broker) -> None:
         consumer.poll(5.0)
         assert consumer.assignment()
         found = scrape(measured)
-        assert total(found, "ottla_groups", state="Stable") == 1
+        assert total(found, "ottla_groups", protocol="classic", state="Stable") == 1
+        assert total(found, "ottla_group_rebalances_total", protocol="classic") == 1
+        assert total(found, "ottla_groups", protocol="consumer") == 0
         assert total(found, "ottla_connections") >= 1
     assert total(found, "ottla_requests_total", api="Produce") >= 2
     assert total(found, "ottla_request_errors_total", error="MEMBER_ID_REQUIRED") == 1
@@ -109,6 +113,23 @@ def test_what_clients_do_is_counted(measured: ottla.Broker) -> None:
     assert total(found, "ottla_sent_bytes_total") > 800
     assert value(found, "process_resident_memory_bytes") > 1 << 20
     assert value(found, "ottla_build_info", version=ottla.__version__) == 1
+
+
+def test_groups_of_the_consumer_protocol_are_counted(start: Starter) -> None:
+    broker = start(metrics="127.0.0.1:0")
+    with session_with(broker) as connection:
+        group_requests.await_coordinator(connection)
+        create(connection, "t", 2)
+        members = [ConsumerMember(connection, "g", "t") for _ in range(2)]
+        for member in members:
+            member.join()
+        found = scrape(broker)
+        assert total(found, "ottla_groups", protocol="consumer", state="Reconciling") == 1
+        assert total(found, "ottla_group_rebalances_total", protocol="consumer") == 2
+        settle(*members)
+        found = scrape(broker)
+        assert total(found, "ottla_groups", protocol="consumer", state="Stable") == 1
+        assert total(found, "ottla_groups", protocol="consumer") == 1
 
 
 def test_every_node_has_its_label(measured: ottla.Broker) -> None:

@@ -58,7 +58,7 @@ CONSUMER_GROUP_OPTIONS = {
     "group.consumer.max.session.timeout.ms": "50000",
     "group.consumer.max.size": "1",
     "group.consumer.migration.policy": "disabled",
-    "group.consumer.min.assignment.interval.ms": "0",
+    "group.consumer.min.assignment.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "1000",
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.regex.refresh.interval.ms": "10000",

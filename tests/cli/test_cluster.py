@@ -38,6 +38,8 @@ def test_brokers_versions_and_features_are_listed(anywhere: Ottla) -> None:
     features = anywhere("cluster", "features", "-o", "json").data
     (transactions,) = (each for each in features if each["feature"] == "transaction.version")
     assert transactions["supported_max_version"] == 2
+    (controller,) = anywhere("cluster", "quorum").table
+    assert (controller["NODE"], controller["STATUS"], controller["LAG"]) == ("1", "Leader", "0")
 
 
 def test_log_directories_show_the_sizes_of_partitions(

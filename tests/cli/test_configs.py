@@ -122,10 +122,35 @@ def test_lists_grow_and_shrink(inside: Ottla) -> None:
     assert row["VALUE"] == "delete"
 
 
-def test_what_the_broker_has_no_configs_of_is_named(inside: Ottla) -> None:
-    done = inside("configs", "alter", "--group", "g", "--set", "consumer.session.timeout.ms=9000")
-    assert done.code == 1
-    assert "this broker has no configs of groups" in done.err
+def test_groups_and_client_metrics_have_configs(
+    anywhere: Ottla, ottla_topic_name: Callable[[], str]
+) -> None:
+    name = ottla_topic_name()
+    for flag, kind, option, value, source in (
+        ("--group", "groups", "consumer.session.timeout.ms", "50000", "DYNAMIC_GROUP_CONFIG"),
+        ("--client-metrics", "client-metrics", "interval.ms", "7000", None),
+    ):
+        changed = anywhere("configs", "alter", flag, name, "--set", f"{option}={value}")
+        assert changed.lines == [f"{flag[2:]} {name} changed: {option}={value}"], changed.err
+
+        def is_listed(kind: str = kind) -> dict[str, str]:
+            (row,) = (
+                row
+                for row in anywhere("configs", "describe", "--entity-type", kind).table
+                if row["ENTITY"].endswith(f" {name}")
+            )
+            return row
+
+        row = soon(is_listed)
+        assert (row["NAME"], row["VALUE"]) == (option, value)
+        assert row["SOURCE"] == (source or "DYNAMIC_CLIENT_METRICS_CONFIG")
+        assert anywhere("configs", "alter", flag, name, "--delete", option).code == 0
+    refused = anywhere(
+        "configs", "alter", "--group", name, "--set", "consumer.session.timeout.ms=1"
+    )
+    assert (refused.code, refused.out) == (1, "")
+    (line,) = refused.err.splitlines()
+    assert "consumer.session.timeout.ms" in line
 
 
 @pytest.mark.parametrize(
@@ -136,7 +161,6 @@ def test_what_the_broker_has_no_configs_of_is_named(inside: Ottla) -> None:
         ["describe", "--topic", "x", "--entity-type", "topics"],
         ["describe", "--broker", "x"],
         ["describe", "--entity-type", "topics", "--entity-default"],
-        ["describe", "--entity-type", "client-metrics"],
         ["describe", "--entity-type", "users"],
         ["alter", "--topic", "x"],
         ["alter", "--entity-type", "topics", "--set", "a=b"],

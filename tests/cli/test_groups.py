@@ -11,9 +11,11 @@ import pytest
 from tests.apache_kafka.conftest import kafka_address, kafka_jars
 from tests.broker.requests import eventually
 from tests.cli.conftest import Ottla, Result, soon
+from tests.client.admin.consumer_members import ConsumerMember, ShareMember
 
 from ottla import Admin, Broker, Consumer, Producer
 from ottla.admin import NewTopic
+from ottla.client.raw import RawConnection
 
 __all__ = ["kafka_address", "kafka_jars"]
 
@@ -123,9 +125,14 @@ def test_members_are_described_in_kafkas_columns(
     assert [(r["topic"], r["partition"], r["lag"]) for r in rows] == [(topic, 0, 3), (topic, 1, 0)]
     assert {(r["host"], r["client_id"]) for r in rows} == {("/127.0.0.1", "kitchen")}
     (row,) = groups("describe", group, "--members", "--verbose").table
-    assert list(row) == ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"]
+    assert list(row) == [
+        *("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "TYPE", "CURRENT-EPOCH"),
+        *("CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "SUBSCRIPTION"),
+    ]
     assert row["CONSUMER-ID"].startswith("kitchen")
-    assert (row["#PARTITIONS"], row["ASSIGNMENT"]) == ("2", f"{topic}(0,1)")
+    assert (row["#PARTITIONS"], row["CURRENT-ASSIGNMENT"]) == ("2", f"{topic}:0,1")
+    assert (row["TYPE"], row["SUBSCRIPTION"]) == ("Classic", topic)
+    assert (row["CURRENT-EPOCH"], row["TARGET-EPOCH"], row["TARGET-ASSIGNMENT"]) == ("-", "-", "-")
     (row,) = groups("describe", group, "--state").table
     assert (row["STATE"], row["#MEMBERS"], row["ASSIGNMENT-STRATEGY"]) == ("Stable", "1", "range")
     assert row["COORDINATOR (ID)"].startswith("127.0.0.1:")
@@ -181,7 +188,7 @@ def test_offsets_are_exported_imported_and_deleted(
     assert list(offsets_of(groups("describe", group))) == ["0"]
     gone = groups("delete", group, "never-was")
     assert (gone.code, gone.out) == (1, f"group {group} deleted\n")
-    assert "consumer group 'never-was' does not exist" in gone.err
+    assert "group 'never-was' does not exist" in gone.err
     assert groups("describe", group).code == 1
 
 
@@ -251,7 +258,7 @@ def test_groups_of_the_new_protocol_are_described(
         consumer.subscribe([topic])
         assert eventually(lambda: consumer.poll(0.1) is not None, WAIT_SECONDS)
         consumer.commit(asynchronous=False)
-        assert [r["GROUP"] for r in groups("list", "--type", "consumer").table] == [group]
+        assert group in [r["GROUP"] for r in groups("list", "--type", "consumer").table]
         rows = groups("describe", group, "-o", "json").data
         assert [(r["partition"], r["lag"]) for r in rows] == [(0, 3), (1, None)]
         (row,) = groups("describe", group, "--members").table
@@ -263,13 +270,108 @@ def test_groups_of_the_new_protocol_are_described(
         consumer.close()
 
 
+@pytest.fixture
+def reconciling(servers: str, topic: str) -> Iterator[tuple[ConsumerMember, ConsumerMember]]:
+    """A consumer group whose first member has both partitions, and has to give one to the second."""
+    with RawConnection(servers) as connection, Admin(bootstrap_servers=servers) as admin:
+        group = f"reconciling-{topic}"
+        first = ConsumerMember(connection, group, [topic])
+        first.obey_until(lambda: first.owns(2))
+        second = ConsumerMember(
+            connection, group, [], regex=topic, instance_id="two", rack_id="rack-2"
+        )
+
+        def has_target() -> bool:
+            members = admin.describe_groups([group])[group].members
+            return all(len(each.target_assignment or ()) == 1 for each in members)
+
+        second.obey_until(has_target)
+        yield first, second
+        admin.remove_members_from_consumer_group(group)
+        admin.delete_consumer_groups([group])
+
+
+def test_verbose_shows_epochs_and_target_and_current_assignments(
+    groups: Groups,
+    groups_inside: Groups,
+    topic: str,
+    reconciling: tuple[ConsumerMember, ConsumerMember],
+) -> None:
+    first, second = reconciling
+    group = first.group
+    listed = groups("list", "--type", "consumer", "--state", "reconciling").table
+    assert {
+        "GROUP": group,
+        "TYPE": "Consumer",
+        "PROTOCOL": "consumer",
+        "STATE": "Reconciling",
+    } in listed
+    (found,) = groups("describe", group, "--verbose", "-o", "json").data
+    assert (found["type"], found["state"], found["member_count"]) == ("Consumer", "Reconciling", 2)
+    epoch = found["group_epoch"]
+    assert (found["target_assignment_epoch"], found["assignment_strategy"]) == (epoch, "uniform")
+    members = {each["consumer_id"]: each for each in found["members"]}
+    one, two = members[first.member_id], members[second.member_id]
+    assert one["assignment"] == [{"topic": topic, "partitions": [0, 1]}]
+    assert [len(each["partitions"]) for each in one["target_assignment"]] == [1]
+    assert (one["member_epoch"], one["target_epoch"]) == (first.epoch, epoch)
+    assert (one["subscribed_topics"], one["subscribed_topic_regex"]) == ([topic], None)
+    assert (two["assignment"], two["member_epoch"], two["type"]) == ([], epoch, "Consumer")
+    assert (two["group_instance_id"], two["rack"]) == ("two", "rack-2")
+    assert (two["subscribed_topics"], two["subscribed_topic_regex"]) == ([], topic)
+    assert [each["consumer_id"] for each in found["offsets"]] == [first.member_id] * 2
+
+    shown = groups_inside("describe", group, "--verbose")
+    assert shown.err == f"Warning: Consumer group '{group}' is rebalancing.\n"
+    state, members_table, offsets = (Result(0, text, "").table for text in shown.out.split("\n\n"))
+    assert [(row["GROUP-EPOCH"], row["TARGET-ASSIGNMENT-EPOCH"]) for row in state] == [
+        (str(epoch), str(epoch))
+    ]
+    assert {(row["RACK"], row["GROUP-INSTANCE-ID"]) for row in members_table} == {
+        ("-", "-"),
+        ("rack-2", "two"),
+    }
+    assert {row["SUBSCRIPTION"] for row in members_table} == {topic, f"/{topic}/"}
+    assert [row["LEADER-EPOCH"] for row in offsets] == ["-", "-"]
+    plain = groups_inside("describe", group, "--state").table
+    assert "GROUP-EPOCH" not in plain[0]
+    refused = groups_inside("delete-offsets", group, "--topic", topic)
+    assert refused.code == 1
+    refused = groups_inside("reset-offsets", group, "--topic", topic, "--to-latest", "--execute")
+    assert f"'{group}' is inactive, but it is Reconciling: stop its consumers first" in refused.err
+
+
+@pytest.mark.parametrize("servers", ["kafka"], indirect=True)
+def test_share_groups_are_described_and_have_no_offsets_to_reset(
+    groups_inside: Groups, servers: str, topic: str
+) -> None:
+    group = f"share-{topic}"
+    with RawConnection(servers) as connection:
+        member = ShareMember(connection, group, topic)
+        listed = groups_inside("list", "--type", "share").table
+        assert (group, "share") in [(row["GROUP"], row["PROTOCOL"]) for row in listed]
+        (row,) = groups_inside("describe", group, "--members", "--verbose").table
+        assert (row["CONSUMER-ID"], row["TYPE"]) == (member.member_id, "Share")
+        assert row["SUBSCRIPTION"] == topic
+        shown = groups_inside("describe", group)
+        assert f"Share group '{group}' commits no offsets" in shown.err
+        refused = groups_inside("reset-offsets", group, "--topic", topic, "--to-latest")
+        assert (refused.code, refused.out) == (1, "")
+        assert f"group '{group}' has no offsets to reset: it is a share group" in refused.err
+        member.leave()
+
+
 @pytest.mark.parametrize("servers", ["ottla"], indirect=True)
 def test_mistakes_are_said_in_one_line(groups_inside: Groups, topic: str) -> None:
     reset = ("--all-topics", "--to-earliest")
     for arguments, code, says in (
         (["describe", "never-was"], 1, "'never-was' does not exist: `ottla groups list`"),
         (["describe"], 2, "name one, or give --all-groups"),
-        (["list", "--state", "tired"], 2, "tired is not a state of groups: there are Unknown, "),
+        (
+            ["list", "--state", "tired"],
+            2,
+            "tired is not a state of groups: there are PreparingRebalance, ",
+        ),
         (["reset-offsets", "g", "--to-latest"], 2, "give --topic TOPIC or --all-topics"),
         (["reset-offsets", "g", "--topic", topic, "--from-file", "f"], 2, "leave out --topic"),
         (["reset-offsets", "g", *reset, "--export", "-o", "json"], 2, "leave out -o json"),

@@ -42,6 +42,7 @@ class Copier:
     aborts_first: int = 0
     transaction_timeout_ms: int = 60_000
     session_timeout_ms: int = 6_000
+    group_protocol: str = "classic"
     committed: int = 0
     aborted: int = 0
     failures: list[str] = field(default_factory=list)
@@ -55,11 +56,10 @@ class Copier:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "session.timeout.ms": self.session_timeout_ms,
-                "heartbeat.interval.ms": self.session_timeout_ms // 5,
                 "fetch.wait.max.ms": 50,
                 "fetch.error.backoff.ms": 20,
                 "coordinator.query.interval.ms": 500,
+                **self._membership(),
                 **QUICK,
             }
         )
@@ -72,6 +72,15 @@ class Copier:
                     self.failures.append(error.args[0].str())
         finally:
             close_member(consumer)
+
+    def _membership(self) -> dict[str, object]:
+        """With the new protocol the broker sets timeouts."""
+        if self.group_protocol == "consumer":
+            return {"group.protocol": "consumer"}
+        return {
+            "session.timeout.ms": self.session_timeout_ms,
+            "heartbeat.interval.ms": self.session_timeout_ms // 5,
+        }
 
     def _copy_for_a_while(self, consumer: Consumer) -> None:
         producer = Producer(
@@ -144,6 +153,7 @@ def main(arguments: list[str]) -> None:
         turns_per_producer=sys.maxsize,
         transaction_timeout_ms=int(options["transaction.timeout.ms"]),
         session_timeout_ms=int(options["session.timeout.ms"]),
+        group_protocol=options["group.protocol"],
     )
     threading.Thread(target=_stop_with_input, args=(copier,), daemon=True).start()
     copier.run()

@@ -25,6 +25,7 @@ from tests.faults.copies import (
     prepare,
 )
 from tests.faults.processes import BrokerProcess
+from tests.groups.brokers import killable_node
 
 from ottla.model import TopicPartition
 
@@ -35,12 +36,20 @@ SESSION_TIMEOUT_MS = 1_500
 # No progress for so long is no progress at all.
 STALL_SECONDS = 60.0
 OPTIONS: dict[str, object] = {
-    "group_initial_rebalance_delay_ms": 0,
-    "group_min_session_timeout_ms": 500,
-    "offsets_topic_num_partitions": 2,
-    "transaction_state_log_num_partitions": 2,
-    "transaction_abort_timed_out_transaction_cleanup_interval_ms": 200,
-    "log_segment_bytes": 1_000_000,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 500,
+    "offsets.topic.num.partitions": 2,
+    "transaction.state.log.num.partitions": 2,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+    "log.segment.bytes": 1_048_576,
+}
+# What copiers of the classic protocol ask for themselves.
+NEW_PROTOCOL: dict[str, object] = {
+    "group.consumer.heartbeat.interval.ms": SESSION_TIMEOUT_MS // 5,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.session.timeout.ms": SESSION_TIMEOUT_MS,
+    "group.consumer.min.session.timeout.ms": 500,
+    "group.consumer.assignment.interval.ms": 0,
 }
 
 
@@ -66,7 +75,7 @@ class Figures:
 class CopierProcess:
     """A copier that is killed and started again, always with the same transactional id."""
 
-    def __init__(self, address: str, number: int, log: IO[bytes]) -> None:
+    def __init__(self, address: str, number: int, group_protocol: str, log: IO[bytes]) -> None:
         options = {
             "bootstrap.servers": address,
             "source": SOURCE,
@@ -76,6 +85,7 @@ class CopierProcess:
             "turn.records": TURN_RECORDS,
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "group.protocol": group_protocol,
         }
         words = [f"{name}={value}" for name, value in options.items()]
         self._command = [sys.executable, "-m", "tests.faults.copier", *words]
@@ -104,9 +114,12 @@ class CopierProcess:
 
 
 @contextmanager
-def copiers(address: str, count: int, folder: Path) -> Iterator[list[CopierProcess]]:
+def copiers(address: str, protocols: list[str], folder: Path) -> Iterator[list[CopierProcess]]:
     with (folder / "copiers.log").open("ab") as log:
-        running = [CopierProcess(address, number, log) for number in range(count)]
+        running = [
+            CopierProcess(address, number, protocol, log)
+            for number, protocol in enumerate(protocols)
+        ]
         try:
             yield running
         finally:
@@ -125,15 +138,23 @@ def wait_until_copied(address: str, work: Work, wanted: int) -> None:
 
 
 def run(
-    folder: Path, rng: random.Random, work: Work, kill_count: int, copier_count: int = 2
+    folder: Path,
+    rng: random.Random,
+    work: Work,
+    kill_count: int,
+    protocols: tuple[str, ...] = ("classic", "classic"),
 ) -> Figures:
-    """Copies everything; kills copiers and the broker in turn, when so and so much is copied."""
+    """Copies everything; kills copiers and the broker in turn, when so and so much is copied.
+
+    There is a copier for each of the group protocols.
+    """
     figures = Figures(work.total)
     moments = sorted(rng.randrange(work.total) for _ in range(kill_count))
-    with BrokerProcess(folder, **OPTIONS) as broker:
+    new = NEW_PROTOCOL if "consumer" in protocols else {}
+    with killable_node(folder, {**OPTIONS, **new}) as broker:
         prepare(broker.address, work)
         began = time.monotonic()
-        with copiers(broker.address, copier_count, folder) as running:
+        with copiers(broker.address, list(protocols), folder) as running:
             for number, moment in enumerate(moments):
                 wait_until_copied(broker.address, work, moment)
                 # Anywhere in a turn.
@@ -150,5 +171,6 @@ def run(
         internal = [TopicPartition(OFFSETS_TOPIC, number) for number in range(2)]
         check(broker.address, work, *internal)
         figures.aborted_records = aborted_records(broker.address, work)
-        assert broker.stop() == 0
+        if isinstance(broker, BrokerProcess):
+            assert broker.stop() == 0
     return figures

@@ -25,3 +25,14 @@ def test_a_hundred_thousand_records_have_one_copy_each_over_sixty_kills(tmp_path
     assert (figures.broker_kills, figures.copier_kills) == (30, 30)
     # Else no kill met an open transaction.
     assert figures.aborted_records > 0
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("protocols", [("consumer", "consumer"), ("classic", "consumer")])
+def test_copiers_with_the_new_group_protocol_copy_each_record_once(
+    tmp_path: Path, protocols: tuple[str, str]
+) -> None:
+    figures = run(tmp_path, fault_rng(), Work(4, 2_500), kill_count=10, protocols=protocols)
+    print(figures)
+    assert (figures.broker_kills, figures.copier_kills) == (5, 5)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from tests import maven
-from tests.apache_kafka.programs import running_kafka
+from tests.apache_kafka.programs import Kafka, running_kafka
+from tests.faults.processes import BrokerProcess
 from tests.groups.members import Client
 from tests.lasting import LASTING
 
@@ -35,7 +37,7 @@ OPTIONS: dict[str, object] = {
     **LASTING,
     "group.min.session.timeout.ms": 500,
     "group.initial.rebalance.delay.ms": 0,
-    **(NEW_PROTOCOL if WHICH != "ottla" else {}),
+    **NEW_PROTOCOL,
 }
 
 
@@ -75,16 +77,38 @@ class Running:
 
 
 @contextmanager
-def one_node(folder: Path) -> Iterator[Running]:
+def one_node(
+    folder: Path, more_options: Mapping[str, object] = MappingProxyType({})
+) -> Iterator[Running]:
+    options = {**OPTIONS, **more_options}
     if WHICH == "ottla":
-        with Broker(OPTIONS) as broker:
+        with Broker(options) as broker:
             yield Running(broker.bootstrap_servers, broker)
     elif WHICH == "kafka":
-        jars = maven.kafka_server(folder.parent)
-        with running_kafka(jars, folder, OPTIONS) as address:
+        with running_kafka(maven.kafka_server(folder.parent), folder, options) as address:
             yield Running(address)
+    elif more_options:
+        pytest.skip("a broker that runs already has other options")
     else:
         yield Running(WHICH)
+
+
+@contextmanager
+def killable_node(
+    folder: Path, options: Mapping[str, object] = OPTIONS
+) -> Iterator[BrokerProcess | Kafka]:
+    """A broker in a process of its own, that the test kills and starts again."""
+    if WHICH == "ottla":
+        words = {name.replace(".", "_"): value for name, value in options.items()}
+        with BrokerProcess(folder, **words) as broker:
+            yield broker
+        return
+    kafka = Kafka(maven.kafka_server(folder.parent), folder, options)
+    try:
+        kafka.start()
+        yield kafka
+    finally:
+        kafka.kill()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from _pytest.mark import ParameterSet
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, ConsumerGroupType
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.groups.brokers import Running, one_node, three_nodes
 from tests.groups.members import CLIENTS, Client, Group, group_of
@@ -21,17 +21,18 @@ from ottla.model import TopicPartition
 ADMIN_SECONDS = 20.0
 
 
-def _in_turn(now: list[str], in_campaigns: list[str]) -> list[ParameterSet]:
+def in_turn(now: list[str], in_campaigns: list[str]) -> list[ParameterSet]:
+    """Parameters, of which some are for campaigns only."""
     later = [pytest.param(name, marks=pytest.mark.campaign) for name in in_campaigns]
     return [*map(pytest.param, now), *later]
 
 
 NEW_PROTOCOL = ["ottla-consumer", "ottla-aio-consumer", "confluent-consumer", "java-consumer"]
-COOPERATIVE = _in_turn(
+COOPERATIVE = in_turn(
     ["ottla-cooperative", "confluent-cooperative", "java-cooperative"],
     ["kafka-python-cooperative", *NEW_PROTOCOL],
 )
-CLIENTS_IN_TURN = _in_turn(
+CLIENTS_IN_TURN = in_turn(
     ["ottla-cooperative", "confluent-range", "confluent-cooperative", "kafka-python", "aiokafka"],
     [
         "confluent-roundrobin",
@@ -47,7 +48,7 @@ CLIENTS_IN_TURN = _in_turn(
         *NEW_PROTOCOL,
     ],
 )
-LIBRARIES_IN_TURN = _in_turn(
+LIBRARIES_IN_TURN = in_turn(
     ["ottla-range", "confluent-range", "kafka-python", "aiokafka"],
     [
         *("confluent-roundrobin", "confluent-cooperative", "java-cooperative", "aiokafka-sticky"),
@@ -55,7 +56,7 @@ LIBRARIES_IN_TURN = _in_turn(
     ],
 )
 # Versions of the messages that only Kafka's own client speaks make a difference to these.
-STATIC_IN_TURN = _in_turn(
+STATIC_IN_TURN = in_turn(
     ["ottla-range", "confluent-range", "kafka-python", "aiokafka", "java-cooperative"],
     [
         *("ottla-cooperative", "confluent-roundrobin", "confluent-cooperative", "java-range"),
@@ -101,7 +102,11 @@ def java_command(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 
 def _client(request: pytest.FixtureRequest) -> Client:
-    name: str = request.param
+    return client_called(request.param, request)
+
+
+def client_called(name: str, request: pytest.FixtureRequest) -> Client:
+    """The client, with its worker compiled if need be; skips where that cannot be."""
     if name.startswith("java"):
         command = request.getfixturevalue("java_command")
         return replace(CLIENTS[name], command=command)
@@ -128,14 +133,14 @@ def static_client(request: pytest.FixtureRequest) -> Client:
 
 # aiokafka gives its group.instance.id in JoinGroup only, so nobody can tell it that it is fenced.
 @pytest.fixture(
-    params=_in_turn(["ottla-range", "confluent-range", "kafka-python"], ["java-cooperative"])
+    params=in_turn(["ottla-range", "confluent-range", "kafka-python"], ["java-cooperative"])
 )
 def fenced_client(request: pytest.FixtureRequest) -> Client:
     """Each client library in turn that hears of its fencing."""
     return _client(request)
 
 
-@pytest.fixture(params=_in_turn([], NEW_PROTOCOL))
+@pytest.fixture(params=in_turn([], NEW_PROTOCOL))
 def new_client(request: pytest.FixtureRequest) -> Client:
     """Each client with the new protocol, in turn."""
     return _client(request)
@@ -152,6 +157,16 @@ def mixed_clients(request: pytest.FixtureRequest) -> list[Client]:
         command = request.getfixturevalue("java_command")
         found.append(replace(CLIENTS["java-range"], command=command))
     return found
+
+
+@pytest.fixture
+def mixed_new_clients(request: pytest.FixtureRequest) -> list[Client]:
+    """Clients of all libraries that are here and have the new protocol."""
+    return [
+        client_called(name, request)
+        for name in NEW_PROTOCOL
+        if java_is_here() or not name.startswith("java")
+    ]
 
 
 @pytest.fixture(params=COOPERATIVE)
@@ -203,6 +218,13 @@ class Topics:
             TopicPartition(one.topic, one.partition): one.offset
             for one in found.result(ADMIN_SECONDS).topic_partitions
         }
+
+    def group_type(self, group_id: str) -> ConsumerGroupType:
+        """Which protocol the broker says a group has."""
+        listed = self.admin.list_consumer_groups().result(ADMIN_SECONDS).valid
+        found: ConsumerGroupType
+        (found,) = [group.type for group in listed if group.group_id == group_id]
+        return found
 
     def describe(self, group_id: str) -> Described:
         """What the broker says of a group."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from tests.groups.history import ASSIGNED, LEFT, LOST, REVOKED, Event, History
@@ -53,15 +54,14 @@ class BrokenError(Exception):
     """The broker said what a member that does everything right must never hear."""
 
 
-class RawMember:
-    """One membership, from the join to the leave; the versions are the member's own choice."""
+class RawMembership(ABC):
+    """From the join to the leave, whatever the protocol; what happens to the partitions goes into the history."""
 
     def __init__(
         self,
         bootstrap_server: str,
         group_id: str,
         topic: str,
-        partition_count: int,
         name: str,
         history: History,
         rng: random.Random,
@@ -69,16 +69,11 @@ class RawMember:
         self.bootstrap_server = bootstrap_server
         self.group_id = group_id
         self.topic = topic
-        self.partition_count = partition_count
         self.name = name
         self.history = history
         self.member_id = ""
         self.generation = -1
         self.owned: list[TopicPartition] = []
-        # Whether the coordinator changed since the last assignment.
-        self.has_moved = False
-        # Up to 3 the group takes a member without the handshake of KIP-394.
-        self.join_version = rng.randint(1, 9)
         self.heartbeat_seconds = HEARTBEAT_SECONDS * rng.uniform(0.5, 1.5)
         self.connection = self._connect()
 
@@ -95,10 +90,62 @@ class RawMember:
             time.sleep(LOOK_AGAIN_SECONDS)
 
     def _look_again(self) -> None:
-        self.has_moved = True
         self.connection.close()
         time.sleep(LOOK_AGAIN_SECONDS)
         self.connection = self._connect()
+
+    @abstractmethod
+    def stay(self, leave: threading.Event, until: float) -> None:
+        """Takes part until the moment, or until it is told to leave."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Gives up what it has, and tells the coordinator."""
+
+    def _say(self, kind: str, partitions: Sequence[TopicPartition]) -> None:
+        self.history.add(
+            Event(
+                time.monotonic(),
+                self.name,
+                kind,
+                tuple(partitions),
+                self.generation,
+                self.member_id,
+            )
+        )
+
+    def _give_up(self, kind: str) -> None:
+        if self.owned:
+            self._say(kind, self.owned)
+            self.owned = []
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class RawMember(RawMembership):
+    """With the classic protocol; the versions are the member's own choice."""
+
+    def __init__(
+        self,
+        bootstrap_server: str,
+        group_id: str,
+        topic: str,
+        partition_count: int,
+        name: str,
+        history: History,
+        rng: random.Random,
+    ) -> None:
+        super().__init__(bootstrap_server, group_id, topic, name, history, rng)
+        self.partition_count = partition_count
+        # Whether the coordinator changed since the last assignment.
+        self.has_moved = False
+        # Up to 3 the group takes a member without the handshake of KIP-394.
+        self.join_version = rng.randint(1, 9)
+
+    def _look_again(self) -> None:
+        self.has_moved = True
+        super()._look_again()
 
     def _complain(self, doing: str, error: ErrorCode) -> None:
         """Raises what must not be; a member that a new coordinator does not know begins again."""
@@ -109,29 +156,11 @@ class RawMember:
             self.member_id = ""
 
     def stay(self, leave: threading.Event, until: float) -> None:
-        """Takes part until the moment, or until it is told to leave."""
         while time.monotonic() < until and not leave.is_set():
             if not self.owned:
                 self._join()
             leave.wait(self.heartbeat_seconds)
             self._heartbeat()
-
-    def _say(self, kind: str) -> None:
-        self.history.add(
-            Event(
-                time.monotonic(),
-                self.name,
-                kind,
-                tuple(self.owned),
-                self.generation,
-                self.member_id,
-            )
-        )
-
-    def _give_up(self, kind: str) -> None:
-        if self.owned:
-            self._say(kind)
-            self.owned = []
 
     def _join(self) -> None:
         """Until it has an assignment."""
@@ -179,7 +208,7 @@ class RawMember:
                 if not self.owned:
                     raise BrokenError(f"{self.name} got nothing in {self.generation}")
                 self.has_moved = False
-                self._say(ASSIGNED)
+                self._say(ASSIGNED, self.owned)
             case ErrorCode.REBALANCE_IN_PROGRESS:
                 pass
             case error if error in LOOK_AGAIN:
@@ -236,7 +265,4 @@ class RawMember:
         codes = [answer.error_code, *(member.error_code for member in answer.members)]
         for error in filter(None, codes):
             self._complain("leaves", ErrorCode(error))
-        self._say(LEFT)
-
-    def close(self) -> None:
-        self.connection.close()
+        self._say(LEFT, ())

@@ -5,15 +5,20 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 from tests.groups.history import History
-from tests.groups.raw_member import RawMember
+from tests.groups.raw_member import RawMembership
 
 LIFE_SECONDS = (0.5, 6.0)
 ABSENCE_SECONDS = (0.1, 1.5)
 JOIN_SECONDS = 60.0
+
+
+# A membership with a name, whose story goes into a history.
+NewMember = Callable[[str, History, random.Random], RawMembership]
 
 
 class Swarm:
@@ -21,10 +26,7 @@ class Swarm:
 
     def __init__(
         self,
-        bootstrap_server: str,
-        group_id: str,
-        topic: str,
-        partition_count: int,
+        new_member: NewMember,
         size: int,
         history: History,
         rng: random.Random,
@@ -32,7 +34,7 @@ class Swarm:
         self.broken: list[str] = []
         self.history = history
         self.names = [f"raw{number}" for number in range(size)]
-        self._where = bootstrap_server, group_id, topic, partition_count
+        self._new_member = new_member
         self._settling = threading.Event()
         self._end = threading.Event()
         self._threads = [
@@ -44,7 +46,7 @@ class Swarm:
         try:
             while not self._end.is_set():
                 self._settling.wait(rng.uniform(*ABSENCE_SECONDS))
-                member = RawMember(*self._where, name, self.history, rng)
+                member = self._new_member(name, self.history, rng)
                 try:
                     # Told to settle, a member leaves at the end only.
                     member.stay(self._settling, time.monotonic() + rng.uniform(*LIFE_SECONDS))

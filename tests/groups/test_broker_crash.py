@@ -1,12 +1,10 @@
-"""kill -9 of `ottla serve`: the group goes on, and what it committed is there."""
+"""kill -9 of the broker: the group goes on, and what it committed is there."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from tests.faults.processes import BrokerProcess
-from tests.groups.brokers import OPTIONS, WHICH
+from tests.groups.brokers import killable_node
 from tests.groups.checker import problems
 from tests.groups.conftest import MakeGroup, Topics
 from tests.groups.feed import Feed
@@ -17,12 +15,10 @@ PARTITIONS = 4
 KILLS = 2
 
 
-@pytest.mark.skipif(WHICH != "ottla", reason="it kills `ottla serve`")
 def test_committed_offsets_survive_kills_of_the_broker_and_the_group_goes_on(
     tmp_path: Path, library: Client, make_group: MakeGroup, ottla_topic: str
 ) -> None:
-    options = {name.replace(".", "_"): value for name, value in OPTIONS.items()}
-    with BrokerProcess(tmp_path, **options) as broker:
+    with killable_node(tmp_path) as broker:
         topics = Topics(broker.address)
         partitions = topics.create(ottla_topic, PARTITIONS)
         group = make_group(broker.address, library)

@@ -98,12 +98,18 @@ class NodeChaos:
             self.down = None
 
 
-@pytest.fixture(params=["eager", "cooperative"])
+@pytest.fixture(params=["eager", "cooperative", "new-protocol", "changing-protocol"])
 def clients(request: pytest.FixtureRequest) -> list[Client]:
     """Such as can be in one group."""
-    if request.param == "eager":
-        found: list[Client] = request.getfixturevalue("mixed_clients")
-        return found
+    eager: list[Client] = request.getfixturevalue("mixed_clients")
+    new: list[Client] = request.getfixturevalue("mixed_new_clients")
+    match request.param:
+        case "eager":
+            return eager
+        case "new-protocol":
+            return new
+        case "changing-protocol":
+            return [*new, *eager]
     names = ["ottla-cooperative", "ottla-aio-cooperative", "confluent-cooperative"]
     return [CLIENTS[name] for name in names]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import time
 
+import pytest
 from tests.groups.brokers import Running
 from tests.groups.checker import problems, problems_without_faults, repeated_records
-from tests.groups.conftest import MakeGroup, Topics
+from tests.groups.conftest import MakeGroup, Topics, in_turn
 from tests.groups.feed import Feed
 from tests.groups.history import (
     ASSIGNED,
@@ -161,17 +162,20 @@ def test_a_group_goes_on_when_one_of_its_topics_is_deleted(
     group.check([*problems(story, feed.produced), *repeated_records(story)])
 
 
+@pytest.mark.parametrize("clients", in_turn(["mixed_clients"], ["mixed_new_clients"]))
 def test_members_with_different_clients_share_a_group(
     bootstrap: str,
     topics: Topics,
-    mixed_clients: list[Client],
+    clients: str,
     make_group: MakeGroup,
     ottla_topic: str,
+    request: pytest.FixtureRequest,
 ) -> None:
-    partitions = topics.create(ottla_topic, 2 * len(mixed_clients))
-    group = make_group(bootstrap, mixed_clients[0])
+    mixed: list[Client] = request.getfixturevalue(clients)
+    partitions = topics.create(ottla_topic, 2 * len(mixed))
+    group = make_group(bootstrap, mixed[0])
     with Feed(bootstrap, partitions) as feed:
-        members = [group.start([ottla_topic], client=client) for client in mixed_clients]
+        members = [group.start([ottla_topic], client=client) for client in mixed]
         group.settle(partitions, *members)
         feed.flow()
         # Each in turn is gone, so that each leads once.

@@ -8,8 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
 import pytest
+from tests.broker.consumer_group_requests import ConsumerMember, settle
+from tests.broker.group_requests import await_coordinator, enter
+from tests.broker.requests import create
 
 import ottla
+from ottla.client.raw import RawConnection
 from ottla.errors import ConfigError
 from ottla.testing import Broker
 from ottla.testing.inspection import Inspection, wait_for, wait_for_async
@@ -285,3 +289,27 @@ def test_what_cannot_be_looked_up_yet_is_waited_for() -> None:
         asyncio.run(wait_for_async(lambda: [][0], timeout="50ms"))
     looks = iter([{}, {"billing": "Stable"}])
     assert wait_for(lambda: next(looks)["billing"]) == "Stable"
+
+
+def test_members_of_both_protocols_are_waited_for() -> None:
+    with Broker() as broker, RawConnection(broker.bootstrap_servers) as connection:
+        await_coordinator(connection)
+        create(connection, "t", 2)
+        first, second = (ConsumerMember(connection, "new", "t") for _ in range(2))
+        first.join()
+        described = broker.wait_members("new", 1)
+        assert described is not None
+        assert [member.member_id for member in described.members] == [first.member_id]
+        second.join()
+        settle(first, second)
+        described = broker.wait_members("new", 2)
+        assert described is not None
+        assigned = [each for member in described.members for each in member.assignment]
+        assert sorted(assigned) == [("t", 0), ("t", 1)]
+        enter(connection, "old")
+        assert broker.wait_members("old", 1) is not None
+        assert set(broker.groups()) == {"new", "old"}
+        assert broker.lag("new") == {("t", 0): 0, ("t", 1): 0}
+        first.leave()
+        second.leave()
+        broker.wait_members("new", 0)

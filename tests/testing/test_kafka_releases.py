@@ -28,6 +28,7 @@ from ottla.wire.messages.list_transactions import (
 )
 
 PRODUCE, FETCH, JOIN_GROUP, API_VERSIONS, END_TXN, LIST_TRANSACTIONS = 0, 1, 11, 18, 26, 66
+TXN_OFFSET_COMMIT = 28
 SECONDS = 20.0
 # The client of the newest of these releases.
 NEWEST = "4.1.0"
@@ -40,6 +41,9 @@ KNOWN = {
     "3.9": {PRODUCE: 11, FETCH: 17, API_VERSIONS: 4, END_TXN: 4, LIST_TRANSACTIONS: 1},
     "4.0": {PRODUCE: 12, FETCH: 17, API_VERSIONS: 4, END_TXN: 5, LIST_TRANSACTIONS: 1},
     "4.1": {PRODUCE: 13, FETCH: 18, API_VERSIONS: 4, END_TXN: 5, LIST_TRANSACTIONS: 2},
+    "4.2": {PRODUCE: 13, FETCH: 18, API_VERSIONS: 4, END_TXN: 5, TXN_OFFSET_COMMIT: 5},
+    "4.3": {PRODUCE: 13, FETCH: 18, API_VERSIONS: 4, END_TXN: 5, TXN_OFFSET_COMMIT: 5},
+    "4.4": {PRODUCE: 13, FETCH: 18, API_VERSIONS: 5, END_TXN: 5, TXN_OFFSET_COMMIT: 6},
 }
 
 
@@ -54,8 +58,8 @@ def test_a_broker_advertises_what_the_release_does(release: str) -> None:
     assert {key: found[key][1] for key in KNOWN[release]} == KNOWN[release]
     assert (LIST_TRANSACTIONS in found) == (release != "2.8")
     features = [feature.name for feature in answer.finalized_features]
-    assert features == (["transaction.version"] if release >= "4.0" else [])
-    assert [each.name for each in answer.supported_features] == features
+    expected = ["group.version", "metadata.version", "transaction.version"]
+    assert features == (expected if release >= "4.0" else [])
     assert answer.finalized_features_epoch == (0 if features else -1)
     for key, (first, last) in found.items():
         assert first == SERVED[key].first_advertised

@@ -1,5 +1,7 @@
 """Every declared message at every version, its counterpart in kio, and strategies that build it.
 
+kio does not know the newest versions of all messages: for these (`UNKNOWN_TO_KIO`) Kafka's Java client is the oracle.
+
 kio gives some fields richer types than the wire has, so values are limited to what kio can hold.
 All limits come from kio's field metadata (`KIO_LIMITS`) and none is by name:
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
+import struct
 import typing
 import uuid
 from collections.abc import Iterator
@@ -24,6 +27,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
+from kio.schema.index import api_key_map, schema_name_map
 
 import ottla.wire.messages
 from ottla.wire.declare import Field, MessageInfo, fields_of, info_of
@@ -85,7 +89,16 @@ CASES = tuple(
     for cls in MESSAGES
     for version in range(info_of(cls).versions.first, info_of(cls).versions.last + 1)
 )
-REQUESTS = tuple(case for case in CASES if case.is_request)
+
+
+def kio_versions(cls: type) -> list[int]:
+    """The versions of a message that kio knows."""
+    name = api_key_map.get(info_of(cls).api_key)
+    return [] if name is None else sorted(schema_name_map[name])
+
+
+KNOWN_TO_KIO = tuple(case for case in CASES if case.version in kio_versions(case.cls))
+UNKNOWN_TO_KIO = tuple(case for case in CASES if case.version not in kio_versions(case.cls))
 
 
 def present_fields(cls: type, version: int) -> list[Field]:
@@ -177,23 +190,54 @@ def _scalars(kind: Any) -> st.SearchStrategy[Any]:
 
 
 def full_value(case: Case) -> Any:
-    """A message with every field set, nothing null and two items in every list."""
+    """A message with every field set, nothing null and two items in every list, except in the innermost."""
     return full_struct(case.cls, case.version)
 
 
-def full_struct(cls: type[Any], version: int) -> Any:
-    """A value with every field set, nothing null and two items in every list."""
-    return cls(**{f.name: _full_field(f, version) for f in present_fields(cls, version)})
+def full_struct(cls: type[Any], version: int, depth: int = 0) -> Any:
+    """A value with every field set, nothing null and two items in every list, except in the innermost."""
+    return cls(**{f.name: _full_field(f, version, depth) for f in present_fields(cls, version)})
 
 
-def _full_field(field: Field, version: int) -> Any:
+def _full_field(field: Field, version: int, depth: int) -> Any:
     element = field.type.element
-    count = 2 if field.type.is_list else 1
+    # Two at every depth would make messages of a hundred kilobytes.
+    count = 2 if field.type.is_list and depth < 2 else 1
     items = [
-        full_struct(element, version) if isinstance(element, type) else _full_scalar(element)
+        full_struct(element, version, depth + 1)
+        if isinstance(element, type)
+        else _full_scalar(element)
         for _ in range(count)
     ]
     return items if field.type.is_list else items[0]
+
+
+def bare_struct(cls: type[Any], version: int) -> Any:
+    """A value whose fields are null, empty or zero, or else have their default."""
+    return cls(**{f.name: _bare_field(f, version) for f in present_fields(cls, version)})
+
+
+def _bare_field(field: Field, version: int) -> Any:
+    element = field.type.element
+    if field.default is not None:
+        return field.default()
+    if is_nullable(field, version):
+        return None
+    if field.type.is_list:
+        return []
+    if isinstance(element, type):
+        return bare_struct(element, version)
+    match element:
+        case Fixed("?"):
+            return False
+        case Fixed():
+            return 0
+        case UuidType():
+            return ZERO_UUID
+        case StringType():
+            return ""
+        case _:
+            return b""
 
 
 def _full_scalar(kind: Any) -> Any:
@@ -265,6 +309,10 @@ def _plain_element(
             return b"\x01" if item else b"\x00"
         case Fixed(letter) if letter in INTEGER_BITS:
             return bytes(item.to_bytes(INTEGER_BITS[letter] // 8, "big", signed=True))
+        case Fixed("H"):
+            return bytes(item.to_bytes(2, "big"))
+        case Fixed("d"):
+            return struct.pack(">d", item)
         case UuidType():
             return bytes(item.bytes)
         case StringType():

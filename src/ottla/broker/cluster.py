@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.broker.coordination.peers import NoPeers, Peers
@@ -125,6 +125,16 @@ class Cluster:
         self._leadership.remove(node_id)
         node.partitions.end()
         self._hand_over(led)
+
+    @property
+    def registered(self) -> Collection[int]:
+        """The live nodes, and those that were lost and may come back."""
+        return self._leadership.known
+
+    def unregister(self, node_id: int) -> None:
+        """Forgets a node that is not live: it is no replica any more."""
+        self._leadership.retire(node_id, self.catalog.topics.values())
+        logger.info("broker_unregistered", "broker %(broker)d is unregistered", broker=node_id)
 
     def _live(self, node_id: int) -> Member:
         node = self.nodes.get(node_id)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeAlias, overload
 
 from ottla.model import TopicPartition
@@ -150,6 +152,27 @@ class ConsumerGroupMetadata(NamedTuple):
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+@dataclass(frozen=True)
+class SubscriptionPattern:
+    """A regular expression in RE2's syntax that the broker matches with whole names of topics, for `subscribe`.
+
+    It needs group.protocol=consumer. `re.compile(...)` is matched by the client, with any protocol.
+    """
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        if not self.pattern:
+            raise ValueError(f"{self.pattern!r} is no pattern: give one, as in 'orders-.*'")
+
+    def __str__(self) -> str:
+        return self.pattern
+
+
+Topics: TypeAlias = Iterable[str] | str | re.Pattern[str] | SubscriptionPattern
+"""What `subscribe` takes: names of topics, or a pattern."""
 
 
 class ConsumerRecords(Sequence[ConsumerRecord[K_co, V_co]]):

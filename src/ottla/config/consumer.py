@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ottla.config.client import ClientConfig
 from ottla.config.offset_reset import OffsetReset
 from ottla.config.options import Importance, OptionType, option
 from ottla.config.unsupported_client_options import UNSUPPORTED_CONSUMER_OPTIONS
 from ottla.errors import ConfigError
+
+CONSUMER_PROTOCOL: Final = "consumer"
+CLASSIC_PROTOCOL: Final = "classic"
+
+# What cannot be given with a protocol.
+_OF_ONE_PROTOCOL: Final[Mapping[str, tuple[str, ...]]] = {
+    CLASSIC_PROTOCOL: ("group.remote.assignor",),
+    CONSUMER_PROTOCOL: (
+        "heartbeat.interval.ms",
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+    ),
+}
 
 _ENCODING = "The encoding that the deserializer {} uses."
 
@@ -135,11 +148,17 @@ class ConsumerConfig(ClientConfig):
     )
     group_protocol: str = option(
         OptionType.STRING,
-        "classic",
-        choices=("classic", "consumer"),
+        CLASSIC_PROTOCOL,
+        choices=(CLASSIC_PROTOCOL, CONSUMER_PROTOCOL),
         ignore_case=True,
-        doc="How the group is managed: classic. The protocol of KIP-848, consumer, is not available.",
+        doc="How the group is managed: classic, where members assign the partitions, or consumer (KIP-848), where "
+        "the broker does.",
         importance=Importance.HIGH,
+    )
+    group_remote_assignor: str | None = option(
+        OptionType.STRING,
+        None,
+        doc="The assignor of the broker, with group.protocol=consumer; without it, the broker's first one.",
     )
     heartbeat_interval_ms: int = option(
         OptionType.INT,
@@ -229,11 +248,7 @@ class ConsumerConfig(ClientConfig):
         """Check the rules between options."""
         super().validate()
         _ = self.offset_reset
-        if self.group_protocol != "classic":
-            raise ConfigError(
-                f"group.protocol={self.group_protocol} is not available: remove it, groups use the "
-                "classic protocol"
-            )
+        self._check_protocol()
         self._check_group()
         if self.fetch_min_bytes > self.fetch_max_bytes:
             raise ConfigError(
@@ -262,6 +277,21 @@ class ConsumerConfig(ClientConfig):
         if self.group_id is None:
             return super().default_client_id(number)
         return f"{self.id_prefix}-{self.group_id}-{self.group_instance_id or number}"
+
+    def _check_protocol(self) -> None:
+        """Refuse options of the other group protocol."""
+        given = [name for name in _OF_ONE_PROTOCOL[self.group_protocol] if name in self.given]
+        if given:
+            other = next(name for name in _OF_ONE_PROTOCOL if name != self.group_protocol)
+            advice = (
+                "the broker decides: set it there, for all groups or for this one"
+                if self.group_protocol == CONSUMER_PROTOCOL
+                else "members assign the partitions: use partition.assignment.strategy"
+            )
+            raise ConfigError(
+                f"{', '.join(given)} cannot be given with group.protocol={self.group_protocol}: "
+                f"remove {'it' if len(given) == 1 else 'them'}, {advice}; or use group.protocol={other}"
+            )
 
     def _check_group(self) -> None:
         if self.group_id is None:

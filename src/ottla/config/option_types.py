@@ -429,7 +429,13 @@ class ConsumerOptions(ClientOptions, Generic[K, V], total=False):
     """The name of a static member (KIP-345), which keeps its partitions over a restart."""
 
     group_protocol: GroupProtocolWord | None
-    """How the group is managed: classic. The protocol of KIP-848, consumer, is not available."""
+    """How the group is managed: classic, where members assign the partitions, or consumer
+    (KIP-848), where the broker does.
+    """
+
+    group_remote_assignor: str | None
+    """The assignor of the broker, with group.protocol=consumer; without it, the broker's first one.
+    """
 
     heartbeat_interval_ms: int | None
     """How often the consumer tells the coordinator that it is alive; below session.timeout.ms, and
@@ -548,7 +554,13 @@ class AppOptions(ProducerOptions, total=False):
     """The name of a static member (KIP-345), which keeps its partitions over a restart."""
 
     group_protocol: GroupProtocolWord | None
-    """How the group is managed: classic. The protocol of KIP-848, consumer, is not available."""
+    """How the group is managed: classic, where members assign the partitions, or consumer
+    (KIP-848), where the broker does.
+    """
+
+    group_remote_assignor: str | None
+    """The assignor of the broker, with group.protocol=consumer; without it, the broker's first one.
+    """
 
     heartbeat_interval_ms: int | None
     """How often the consumer tells the coordinator that it is alive; below session.timeout.ms, and

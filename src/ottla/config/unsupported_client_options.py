@@ -57,9 +57,6 @@ UNSUPPORTED_PRODUCER_OPTIONS: Mapping[str, str] = {
 
 UNSUPPORTED_CONSUMER_OPTIONS: Mapping[str, str] = {
     **UNSUPPORTED_SHARED_OPTIONS,
-    "group.remote.assignor": (
-        "use partition.assignment.strategy, members assign partitions with group.protocol=classic"
-    ),
     "internal.": "remove it, it is internal to Kafka's libraries",
     "share.": "remove it, there are no share groups",
 }

@@ -30,7 +30,7 @@ class Leadership:
 
     @property
     def known(self) -> list[int]:
-        """Every node that has ever been live."""
+        """Every node that has ever been live and was not retired."""
         return self._known
 
     def add(self, node_id: int, topics: Iterable[Topic]) -> None:
@@ -57,6 +57,20 @@ class Leadership:
         """A node is lost: its partitions go to other nodes, and nothing else changes."""
         del self.live[node_id]
         self._moved = {key: leader for key, leader in self._moved.items() if leader != node_id}
+
+    def retire(self, node_id: int, topics: Iterable[Topic]) -> None:
+        """A node that is not live is forgotten; partitions keep their leaders."""
+        assert node_id not in self.live, f"node {node_id} is live"
+        leaders = [
+            (topic, partition, self.leader_of(topic, partition))
+            for topic in topics
+            for partition in range(topic.partition_count)
+        ]
+        self._known = [known for known in self._known if known != node_id]
+        self._orders = _orders(self._known)
+        for topic, partition, leader in leaders:
+            if leader != NO_LEADER:
+                self.move(topic, partition, leader)
 
     def forget(self, topic_id: uuid.UUID) -> None:
         """A topic is deleted."""

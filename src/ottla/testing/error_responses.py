@@ -14,6 +14,7 @@ from ottla.wire.types import ZERO_UUID, Fixed, RecordsType, StringType, UuidType
 # Fields that an element of a response has from the element of the request that it answers, besides its key.
 _COPIED: Final = ("topic_id", "resource_type")
 _ERROR_FIELDS: Final = ("error_code", "partition_error_code")
+_ERRORS_IN_ELEMENTS: Final = ("AlterReplicaLogDirs", "DescribeLogDirs")
 
 
 class Refusal(NamedTuple):
@@ -118,11 +119,11 @@ class ErrorInjection:
         if self._set_error(response):
             return True
         is_set = False
-        # DescribeLogDirs had no error of its own before version 3, only its elements had.
+        # These have no error of their own, DescribeLogDirs before version 3: only their elements have.
         for field in fields_of(response.__class__):
-            if self.api == "DescribeLogDirs" and isinstance(field.type.element, type):
+            if self.api in _ERRORS_IN_ELEMENTS and isinstance(field.type.element, type):
                 element = _blank(field.type.element, self.version)
-                if self._set_error(element):
+                if self._refuse_whole(element):
                     setattr(response, field.name, [element])
                     is_set = True
         return is_set

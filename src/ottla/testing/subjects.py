@@ -62,6 +62,9 @@ _TXN_PARTITIONS = _partitions("partitions", "results_by_partition", "", "partiti
 _TOPIC = ("topic", "topic")
 _RESOURCE = ("resource_name", "resource_name")
 
+# The results of some APIs name nothing: the text of the error takes this place.
+_UNNAMED = "error_message"
+
 SUBJECTS: dict[str, tuple[Listed, ...]] = {
     "AddOffsetsToTxn": (),
     "AddPartitionsToTxn": (
@@ -74,23 +77,40 @@ SUBJECTS: dict[str, tuple[Listed, ...]] = {
         ),
         _topics("v3_and_below_topics", "results_by_topic_v3_and_below", _TXN_PARTITIONS),
     ),
+    "AddRaftVoter": (),
     "AlterConfigs": (Listed("resources", "responses", Kind.OTHER, _RESOURCE),),
+    "AlterPartitionReassignments": (_topics("topics", "responses", _PARTITIONS),),
+    "AlterReplicaLogDirs": (),
+    "AlterShareGroupOffsets": (),
     "ApiVersions": (),
     "ConsumerGroupDescribe": (Listed("group_ids", "groups", Kind.GROUP, ("", "group_id")),),
     "ConsumerGroupHeartbeat": (),
+    "CreateAcls": (Listed("creations", "results", Kind.OTHER, ("resource_name", _UNNAMED)),),
+    "CreateDelegationToken": (),
     "CreatePartitions": (_topics("topics", "results"),),
     "CreateTopics": (_topics("topics", "topics"),),
+    "DeleteAcls": (
+        Listed("filters", "filter_results", Kind.OTHER, ("resource_name_filter", _UNNAMED)),
+    ),
     "DeleteGroups": (Listed("groups_names", "results", Kind.GROUP, ("", "group_id")),),
     "DeleteRecords": (_topics("topics", "topics", _PARTITIONS),),
+    "DeleteShareGroupOffsets": (),
     "DeleteTopics": (
         _topics("topics", "responses"),
         _topics("topic_names", "responses", key=("", "name")),
     ),
+    "DescribeAcls": (),
+    "DescribeClientQuotas": (),
     "DescribeCluster": (),
     "DescribeConfigs": (Listed("resources", "results", Kind.OTHER, _RESOURCE),),
+    "DescribeDelegationToken": (),
     "DescribeGroups": (Listed("groups", "groups", Kind.GROUP, ("", "group_id")),),
     "DescribeLogDirs": (),
     "DescribeProducers": (_topics("topics", "topics", _INDEXES),),
+    "DescribeQuorum": (),
+    "DescribeShareGroupOffsets": (
+        Listed("groups", "groups", Kind.GROUP, ("group_id", "group_id")),
+    ),
     "DescribeTopicPartitions": (_topics("topics", "topics"),),
     "DescribeTransactions": (
         Listed(
@@ -100,6 +120,7 @@ SUBJECTS: dict[str, tuple[Listed, ...]] = {
             ("", "transactional_id"),
         ),
     ),
+    "DescribeUserScramCredentials": (Listed("users", "results", Kind.OTHER, ("name", "user")),),
     "ElectLeaders": (
         _topics(
             "topic_partitions",
@@ -109,6 +130,7 @@ SUBJECTS: dict[str, tuple[Listed, ...]] = {
         ),
     ),
     "EndTxn": (),
+    "ExpireDelegationToken": (),
     "Fetch": (
         _topics(
             "topics",
@@ -124,6 +146,7 @@ SUBJECTS: dict[str, tuple[Listed, ...]] = {
     "InitProducerId": (),
     "JoinGroup": (),
     "LeaveGroup": (),
+    "ListConfigResources": (),
     "ListGroups": (),
     "ListOffsets": (_topics("topics", "topics", _PARTITIONS),),
     "ListPartitionReassignments": (),
@@ -157,8 +180,21 @@ SUBJECTS: dict[str, tuple[Listed, ...]] = {
         ),
     ),
     "PushTelemetry": (),
+    "RemoveRaftVoter": (),
+    "RenewDelegationToken": (),
+    "SaslAuthenticate": (),
+    "SaslHandshake": (),
+    "ShareAcknowledge": (),
+    "ShareFetch": (),
+    "ShareGroupDescribe": (Listed("group_ids", "groups", Kind.GROUP, ("", "group_id")),),
+    "ShareGroupHeartbeat": (),
+    "StreamsGroupDescribe": (Listed("group_ids", "groups", Kind.GROUP, ("", "group_id")),),
+    "StreamsGroupHeartbeat": (),
+    "StreamsGroupTopologyDescriptionUpdate": (),
     "SyncGroup": (),
     "TxnOffsetCommit": (_topics("topics", "topics", _PARTITIONS),),
+    "UnregisterBroker": (),
+    "UpdateFeatures": (),
     "WriteTxnMarkers": (
         Listed(
             "markers",

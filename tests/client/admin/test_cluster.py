@@ -7,7 +7,7 @@ from tests.broker.requests import fill
 from tests.client.admin.stage import Stage, essential
 
 import ottla
-from ottla.admin import NewTopic, VersionRange
+from ottla.admin import FeatureUpdate, FeatureUpgrade, NewTopic, VersionRange
 from ottla.client.blocking.admin import Admin
 from ottla.errors import ErrorCode, IllegalStateError, KafkaError, TimedOutError
 from ottla.model import TopicPartition
@@ -61,6 +61,32 @@ def test_features_are_described(stage: Stage) -> None:
     assert found.finalized_features_epoch is not None
     assert later.finalized_features_epoch is not None
     assert later.finalized_features_epoch >= found.finalized_features_epoch
+
+
+@essential
+def test_the_controllers_are_described(stage: Stage) -> None:
+    found = stage.admin.describe_metadata_quorum()
+    assert found.leader_id in [voter.replica_id for voter in found.voters]
+    assert found.leader_id == stage.admin.describe_cluster().nodes[0].id
+    assert found.high_watermark >= 0
+    assert list(found.endpoints) == [voter.replica_id for voter in found.voters]
+
+
+@essential
+def test_levels_of_features_that_hold_already_are_accepted(stage: Stage) -> None:
+    level = stage.admin.describe_features().finalized_features["group.version"].max_version
+    stage.admin.update_features({"group.version": level})
+    for wrong in (FeatureUpdate(level + 7), FeatureUpdate(99, FeatureUpgrade.UNSAFE_DOWNGRADE)):
+        with pytest.raises(KafkaError, match=r"group\.version") as error:
+            stage.admin.update_features({"group.version": wrong}, validate_only=True)
+        assert error.value.code is ErrorCode.INVALID_UPDATE_VERSION
+
+
+@essential
+def test_a_broker_that_is_not_registered_cannot_be_forgotten(stage: Stage) -> None:
+    with pytest.raises(KafkaError) as error:
+        stage.admin.unregister_broker(99)
+    assert error.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 @essential

@@ -6,7 +6,15 @@ import pytest
 from tests.client.admin.stage import Stage, essential
 
 import ottla
-from ottla.admin import AlterConfig, AlterConfigOperation, ConfigResource, ConfigSource, ConfigType
+from ottla.admin import (
+    AlterConfig,
+    AlterConfigOperation,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ConfigType,
+    ResourceType,
+)
 from ottla.client.blocking.admin import Admin
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 
@@ -111,6 +119,68 @@ def test_configs_of_what_is_not_there_are_an_error(stage: Stage) -> None:
     with pytest.raises(KafkaError) as error:
         stage.admin.describe_configs([ConfigResource.broker(99)])
     assert error.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def settle(stage: Stage, resource: ConfigResource, name: str, expected: str | None) -> ConfigEntry:
+    """The config, as soon as the broker shows this value."""
+
+    def entry() -> ConfigEntry:
+        return stage.admin.describe_configs([resource])[resource][name]
+
+    stage.comes_true(lambda: entry().value == expected)
+    assert entry().value == expected
+    return entry()
+
+
+@essential
+def test_groups_have_configs(stage: Stage) -> None:
+    group = ConfigResource.group(stage.new_name())
+    assert settle(stage, group, "consumer.session.timeout.ms", "45000").is_default
+    change = stage.admin.incremental_alter_configs
+    change({group: [AlterConfig("consumer.session.timeout.ms", "50000")]})
+    entry = settle(stage, group, "consumer.session.timeout.ms", "50000")
+    assert entry.source is ConfigSource.DYNAMIC_GROUP_CONFIG
+    assert group in stage.admin.list_config_resources([ResourceType.GROUP])
+    for name, wrong in (("consumer.session.timeout.ms", "1"), ("nonsense", "1")):
+        with pytest.raises(KafkaError, match=name) as error:
+            change({group: [AlterConfig(name, wrong)]})
+        assert error.value.code is ErrorCode.INVALID_CONFIG
+    change({group: [AlterConfig("consumer.session.timeout.ms", None, DELETE)]})
+    assert settle(stage, group, "consumer.session.timeout.ms", "45000").is_default
+
+
+@essential
+def test_subscriptions_to_metrics_of_clients_are_configs(stage: Stage) -> None:
+    metrics = ConfigResource.client_metrics(stage.new_name())
+    change = stage.admin.incremental_alter_configs
+    change({metrics: [AlterConfig("interval.ms", "5000")]})
+    entry = settle(stage, metrics, "interval.ms", "5000")
+    assert entry.source is ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG
+    assert metrics in stage.admin.list_config_resources([ResourceType.CLIENT_METRICS])
+    change({metrics: [AlterConfig("interval.ms", None, DELETE)]})
+    stage.comes_true(lambda: metrics not in stage.admin.list_config_resources())
+    assert metrics not in stage.admin.list_config_resources([ResourceType.CLIENT_METRICS])
+
+
+@essential
+def test_loggers_of_a_broker_have_levels(stage: Stage) -> None:
+    loggers = ConfigResource.broker_loggers(stage.admin.describe_cluster().nodes[0].id)
+    found = stage.admin.describe_configs([loggers])[loggers]
+    assert {entry.source for entry in found.values()} == {ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG}
+    assert found["root"].value in ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
+
+
+@essential
+def test_all_resources_that_have_configs_are_listed(stage: Stage) -> None:
+    topic = ConfigResource.topic(stage.topic())
+    node_id = stage.admin.describe_cluster().nodes[0].id
+    found = stage.admin.list_config_resources()
+    assert {topic, ConfigResource.broker(node_id), ConfigResource.broker_loggers(node_id)} <= {
+        *found
+    }
+    assert {each.type for each in stage.admin.list_config_resources([ResourceType.BROKER])} == {
+        ResourceType.BROKER
+    }
 
 
 def test_a_resource_may_stand_alone_and_a_brokers_name_is_a_number(stage: Stage) -> None:

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from tests.broker import group_requests as ask
+from tests.client.admin.consumer_members import ConsumerMember
 from tests.client.admin.stage import Stage, essential
 
 import ottla
 from ottla.admin import GroupState, GroupType, MemberToRemove, NewTopic
 from ottla.client.blocking.admin import Admin
+from ottla.client.model import OffsetAndMetadata
 from ottla.core.assignors.model import Assignment
 from ottla.core.assignors.protocol import encode_assignment
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
@@ -74,6 +76,8 @@ def test_members_are_described_with_their_partitions(stage: Stage) -> None:
     assert described.client_id == "ottla-raw"
     assert described.host == "/127.0.0.1"
     assert described.assignment == (("of-tests", 0), ("of-tests", 1))
+    assert (described.type, described.member_epoch) == (GroupType.CLASSIC, None)
+    assert (described.target_assignment, found.group_epoch) == (None, None)
     leave(stage, member)
     assert stage.admin.describe_consumer_groups(group)[group].members == ()
 
@@ -152,6 +156,90 @@ def test_removing_members_that_are_not_there_removes_the_others(stage: Stage) ->
     assert list(error.value.results) == [MemberToRemove("here")]
     assert error.value.errors[MemberToRemove("gone")].code is ErrorCode.UNKNOWN_MEMBER_ID
     assert stage.admin.describe_consumer_groups([group])[group].members == ()
+
+
+# The consumer protocol (KIP-848)
+
+
+@essential
+def test_members_of_consumer_groups_are_described_with_epochs_and_targets(stage: Stage) -> None:
+    topic, group = stage.topic(2), stage.new_name()
+    both = (TopicPartition(topic, 0), TopicPartition(topic, 1))
+    first = ConsumerMember(stage.connection, group, [topic])
+    first.obey_until(lambda: first.owns(2))
+    found = stage.admin.describe_groups([group])[group]
+    assert (found.type, found.state) == (GroupType.CONSUMER, GroupState.STABLE)
+    assert (found.protocol_type, found.partition_assignor) == ("consumer", "uniform")
+    assert found.group_epoch == found.target_assignment_epoch == first.epoch
+    assert found.coordinator == stage.admin.describe_cluster().nodes[0]
+    (member,) = found.members
+    assert (member.member_id, member.member_epoch) == (first.member_id, first.epoch)
+    assert (member.type, member.client_id) == (GroupType.CONSUMER, "ottla-raw")
+    assert (member.group_instance_id, member.rack_id) == (None, None)
+    assert (member.subscribed_topics, member.subscribed_topic_regex) == ((topic,), None)
+    assert set(member.assignment) == set(member.target_assignment or ()) == set(both)
+
+    second = ConsumerMember(stage.connection, group, [topic], instance_id="two", rack_id="rack-2")
+
+    def has_a_target() -> bool:
+        members = stage.admin.describe_consumer_groups([group])[group].members
+        return all(len(each.target_assignment or ()) == 1 for each in members)
+
+    # The first keeps both partitions until it says that it has given one up.
+    second.obey_until(has_a_target)
+    found = stage.admin.describe_consumer_groups([group])[group]
+    assert found.state is GroupState.RECONCILING
+    assert stage.admin.list_groups(types=[GroupType.CONSUMER])[group].state is found.state
+    members = {each.member_id: each for each in found.members}
+    static = members[second.member_id]
+    assert (static.group_instance_id, static.rack_id) == ("two", "rack-2")
+    assert (static.assignment, static.member_epoch) == ((), found.target_assignment_epoch)
+    targets = [each.target_assignment or () for each in members.values()]
+    assert sorted(partition for target in targets for partition in target) == [*both]
+    first.obey_until(lambda: first.owns(1) and first.epoch == found.group_epoch)
+    second.obey_until(lambda: second.owns(1))
+    assert stage.admin.list_groups()[group].state is GroupState.STABLE
+    stage.admin.remove_members_from_consumer_group(group)
+
+
+@essential
+def test_a_pattern_is_described_as_it_was_given(stage: Stage) -> None:
+    group = stage.new_name()
+    member = ConsumerMember(stage.connection, group, [], regex=group + "-.*")
+    (described,) = stage.admin.describe_groups([group])[group].members
+    assert described.subscribed_topics == ()
+    assert described.subscribed_topic_regex == group + "-.*"
+    member.leave()
+    found = stage.admin.describe_groups([group])[group]
+    assert (found.state, found.type, found.members) == (GroupState.EMPTY, GroupType.CONSUMER, ())
+
+
+@essential
+def test_consumer_groups_are_changed_only_without_members(stage: Stage) -> None:
+    topic, group = stage.topic(), stage.new_name()
+    ConsumerMember(stage.connection, group, [topic])
+    ConsumerMember(stage.connection, group, [topic], instance_id="static")
+    with pytest.raises(KafkaError, match="stop its consumers first") as error:
+        stage.admin.alter_consumer_group_offsets(group, {(topic, 0): 0})
+    assert error.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+    with pytest.raises(KafkaError, match="subscribed to the topic") as error:
+        stage.admin.delete_consumer_group_offsets(group, [(topic, 0)])
+    assert error.value.code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    with pytest.raises(KafkaError) as error:
+        stage.admin.delete_consumer_groups([group])
+    assert error.value.code is ErrorCode.NON_EMPTY_GROUP
+
+    stage.admin.remove_members_from_consumer_group(group, [MemberToRemove("static")])
+    (left,) = stage.admin.describe_groups([group])[group].members
+    assert left.group_instance_id is None
+    stage.admin.remove_members_from_consumer_group(group)
+    assert stage.admin.describe_groups([group])[group].state is GroupState.EMPTY
+    stage.admin.alter_consumer_group_offsets(group, {(topic, 0): 0})
+    committed = stage.admin.list_consumer_group_offsets([group])[group]
+    assert committed[TopicPartition(topic, 0)] == OffsetAndMetadata(0)
+    stage.admin.delete_consumer_group_offsets(group, [(topic, 0)])
+    stage.admin.delete_consumer_groups([group])
+    assert group not in stage.admin.list_groups()
 
 
 def test_groups_of_all_coordinators_are_found(three: ottla.Broker, admin_of_three: Admin) -> None:

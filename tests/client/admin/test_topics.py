@@ -199,6 +199,25 @@ def test_no_replicas_move(stage: Stage) -> None:
     assert stage.admin.list_partition_reassignments([(name, 0)]) == {}
 
 
+@essential
+def test_replicas_that_hold_already_are_accepted_and_others_refused(stage: Stage) -> None:
+    name = stage.topic(2)
+    node_id = stage.admin.describe_cluster().nodes[0].id
+    stage.admin.alter_partition_reassignments({(name, 0): [node_id], (name, 1): [node_id]})
+    with pytest.raises(PartialFailureError) as error:
+        stage.admin.alter_partition_reassignments(
+            {(name, 0): [node_id], (name, 1): [99], (name, 7): [node_id]}
+        )
+    assert list(error.value.results) == [(name, 0)]
+    assert {each.partition: one.code for each, one in error.value.errors.items()} == {
+        1: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    with pytest.raises(KafkaError) as single:
+        stage.admin.alter_partition_reassignments({(name, 0): None})
+    assert single.value.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
 def test_elections_bring_leaders_back(three: ottla.Broker, admin_of_three: Admin) -> None:
     admin_of_three.create_topics([NewTopic("elected", 3)])
     partitions = [TopicPartition("elected", number) for number in range(3)]

@@ -31,7 +31,24 @@ def test_offsets_are_committed_by_default_only_in_a_group() -> None:
         ({"group_instance_id": "i"}, r"group\.instance\.id needs a group"),
         ({"group_id": " "}, r"group\.id is empty"),
         ({"group_id": "g", "group_instance_id": ""}, r"group\.instance\.id is empty"),
-        ({"group_protocol": "CONSUMER"}, r"group\.protocol=consumer is not available: remove it"),
+        (
+            {"group_remote_assignor": "uniform"},
+            r"group\.remote\.assignor cannot be given with group\.protocol=classic: remove it",
+        ),
+        (
+            {"group_protocol": "CONSUMER", "heartbeat_interval_ms": 1000},
+            r"heartbeat\.interval\.ms cannot be given with group\.protocol=consumer: remove it",
+        ),
+        (
+            {
+                "group_protocol": "consumer",
+                "session_timeout_ms": 6000,
+                "heartbeat_interval_ms": 1000,
+                "partition_assignment_strategy": "range",
+            },
+            r"heartbeat\.interval\.ms, partition\.assignment\.strategy, session\.timeout\.ms cannot be given"
+            r" with group\.protocol=consumer: remove them, the broker decides",
+        ),
         ({"group_protocol": "raft"}, "one of classic, consumer"),
         (
             {"session_timeout_ms": 3000},
@@ -64,8 +81,10 @@ def test_what_cannot_work_is_refused_with_what_to_change(
         consumer(**options)
 
 
-def test_the_classic_protocol_may_be_named() -> None:
+def test_both_group_protocols_may_be_named() -> None:
     assert consumer(group_protocol="Classic").group_protocol == "classic"
+    assert consumer(group_protocol="CONSUMER").group_protocol == "consumer"
+    assert consumer(group_protocol="consumer", group_remote_assignor="range").group_remote_assignor
 
 
 def test_isolation_is_as_in_kafka() -> None:

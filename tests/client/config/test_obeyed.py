@@ -17,7 +17,6 @@ CLIENTS: list[type[Config]] = [ProducerConfig, ConsumerConfig, AdminConfig]
 
 ONE_VALUE = {
     "enable.metrics.push",
-    "group.protocol",
     "ssl.keystore.type",
     "ssl.truststore.type",
     "transaction.two.phase.commit.enable",

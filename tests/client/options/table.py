@@ -19,6 +19,7 @@ FETCH_ERRORS = "tests/client/consumer/test_fetch_errors.py"
 POSITIONS = "tests/client/consumer/test_positions.py"
 USER_CODE = "tests/client/consumer/test_user_code.py"
 HEALTH = "tests/client/consumer/test_health.py"
+KIP_848 = "tests/client/groups/test_consumer_protocol.py"
 
 _TLS_VERSION = f"{SHARED_PROBES}::test_the_version_of_tls_is_that_of_the_options"
 _CLIENT_CERTIFICATE = f"{TLS}::test_a_broker_can_want_a_certificate_of_the_client"
@@ -152,8 +153,9 @@ CONSUMER: dict[str, str] = {
     "group.id": f"{CONSUMER_PROBES}::test_offsets_and_partitions_belong_to_group_id",
     "group.instance.id": f"{CONSUMER_PROBES}"
     "::test_a_static_member_says_its_group_instance_id_and_stays_when_it_closes",
-    "group.protocol": f"{CONFIG}/test_consumer_config.py"
-    "::test_what_cannot_work_is_refused_with_what_to_change",
+    "group.protocol": f"{KIP_848}::test_a_member_joins_with_everything_and_then_tells_only_news",
+    "group.remote.assignor": f"{KIP_848}"
+    "::test_a_member_joins_with_everything_and_then_tells_only_news",
     "heartbeat.interval.ms": f"{CONSUMER_PROBES}::test_heartbeats_come_every_heartbeat_interval_ms",
     "interceptor.classes": f"{USER_CODE}"
     "::test_interceptors_see_records_in_order_and_their_errors_harm_nobody",

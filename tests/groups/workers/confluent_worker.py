@@ -51,7 +51,9 @@ class Worker:
         if "group.instance.id" in options:
             settings["group.instance.id"] = options["group.instance.id"]
         self.consumer = Consumer(settings)
-        wanted = [f"^{options['pattern']}"] if "pattern" in options else reporter.topics
+        # With the new protocol it is the broker that looks for all patterns.
+        pattern = options.get("pattern", options.get("broker.pattern"))
+        wanted = [f"^{pattern}"] if pattern is not None else reporter.topics
         self.consumer.subscribe(
             wanted, on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
         )

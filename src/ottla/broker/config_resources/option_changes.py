@@ -37,16 +37,24 @@ def changed_options(
     unset_list: UnsetList, changes: Sequence[OptionChange], current: Mapping[str, str]
 ) -> dict[str, str] | Refused:
     """The options of a resource after the operations, or why they are refused."""
-    times = Counter(change.name for change in changes)
-    twice = sorted(name for name, count in times.items() if count > 1)
-    if twice:
-        return Refused(ErrorCode.INVALID_REQUEST, f"{', '.join(twice)} is named twice")
+    refused = check_named_once(changes)
+    if refused is not None:
+        return refused
     changed = dict(current)
     for change in changes:
         refused = _apply(unset_list, change, changed)
         if refused is not None:
             return refused
     return changed
+
+
+def check_named_once(changes: Sequence[OptionChange]) -> Refused | None:
+    """No option may be changed twice in a request."""
+    times = Counter(change.name for change in changes)
+    twice = sorted(name for name, count in times.items() if count > 1)
+    if twice:
+        return Refused(ErrorCode.INVALID_REQUEST, f"{', '.join(twice)} is named twice")
+    return None
 
 
 def _apply(unset_list: UnsetList, change: OptionChange, changed: dict[str, str]) -> Refused | None:

@@ -8,6 +8,7 @@ from typing import Final
 from ottla.broker.config_resources.broker_resources import BrokerResources
 from ottla.broker.config_resources.client_metrics_resources import ClientMetricsResources
 from ottla.broker.config_resources.group_resources import GroupResources
+from ottla.broker.config_resources.logger_resources import LoggerResources
 from ottla.broker.config_resources.resource_kind import ResourceKind
 from ottla.broker.config_resources.topic_resources import TopicResources
 from ottla.config.options import ResourceType
@@ -17,13 +18,9 @@ from ottla.errors import ErrorCode
 RESOURCE_KINDS: Final[Mapping[int, ResourceKind]] = {
     ResourceType.TOPIC: TopicResources(),
     ResourceType.BROKER: BrokerResources(),
+    ResourceType.BROKER_LOGGER: LoggerResources(),
     ResourceType.CLIENT_METRICS: ClientMetricsResources(),
     ResourceType.GROUP: GroupResources(),
-}
-
-# Resources that have configs in Kafka only.
-_WITHOUT_CONFIGS: Final[Mapping[int, str]] = {
-    ResourceType.BROKER_LOGGER: "loggers",
 }
 
 
@@ -32,5 +29,7 @@ def find_kind(resource_type: int) -> ResourceKind | Refused:
     found = RESOURCE_KINDS.get(resource_type)
     if found is not None:
         return found
-    what = _WITHOUT_CONFIGS.get(resource_type, f"resources of type {resource_type}")
-    return Refused(ErrorCode.INVALID_REQUEST, f"this broker has no configs of {what}")
+    return Refused(
+        ErrorCode.INVALID_REQUEST,
+        f"this broker has no configs of resources of type {resource_type}",
+    )

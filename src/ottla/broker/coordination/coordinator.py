@@ -9,7 +9,7 @@ that replays the log: there is no rollback code.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -75,6 +75,8 @@ class Settings(NamedTuple):
     uptime: Uptime
     read_bytes: int
     write_timeout_ms: int
+    # How often each event was logged by decisions.
+    event_counts: Counter[str]
     # Performs an effect of a turn once the turn is durable.
     perform: Callable[[Coordinator[Any], Any], None]
     # Called when another attempt would fail, too, for some time: the log cannot be read, or there is no room.
@@ -197,6 +199,7 @@ class Coordinator(Generic[M]):
             at_fault = [request for request, _ in queue]
             machine.wake(turn)
             for message in turn.log_messages:
+                self._settings.event_counts[message.event] += 1
                 logger.info(message.event, message.text, **message.fields)
             self._finish(turn, list(batches_of(turn, self._settings.codec)))
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -84,6 +84,7 @@ class Coordinators(Generic[M]):
         self._perform = perform
         self._prepare = prepare
         self._kind = kind
+        self.event_counts: Counter[str] = Counter()
         self._loaded: dict[int, Coordinator[M]] = {}
         self._rests: dict[int, Rest] = {}
         # Partitions whose log cannot be replayed, and the epoch of the claim in which that was found.
@@ -171,6 +172,7 @@ class Coordinators(Generic[M]):
             self._uptime,
             self._kind.read_bytes,
             self._kind.write_timeout_ms,
+            self.event_counts,
             self._perform,
             self._rest,
             self._fail,

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 
 from ottla.broker.config_resources.alteration import RESOURCES, Alteration, alter_all
+from ottla.broker.config_resources.logger_resources import LoggerResources
 from ottla.broker.config_resources.resource_kind import ResourceKind
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Divisions
 from ottla.broker.requests.request import RequestContext
+from ottla.config.options import ResourceType
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.alter_configs import (
@@ -51,6 +53,10 @@ def _replaced(
     asked: AlterConfigsResource, kind: ResourceKind, current: Mapping[str, str]
 ) -> dict[str, str] | Refused:
     """The options of the request, whatever was set before."""
+    if isinstance(kind, LoggerResources):
+        return Refused(
+            ErrorCode.INVALID_REQUEST, f"Unknown resource type {ResourceType.BROKER_LOGGER}"
+        )
     null = [config.name for config in asked.configs if config.value is None]
     if null:
         return Refused(ErrorCode.INVALID_REQUEST, f"no value is given for {', '.join(null)}")

@@ -35,7 +35,11 @@ def _delete(node: Node, group_id: str) -> NowOrLater[DeletableGroupResult]:
 
 
 def _result(group_id: str, refused: Refused | None) -> DeletableGroupResult:
-    return DeletableGroupResult(group_id=group_id, error_code=error_of(refused))
+    return DeletableGroupResult(
+        group_id=group_id,
+        error_code=error_of(refused),
+        error_message=None if refused is None else refused.message,
+    )
 
 
 API = serve(DeleteGroupsRequest, DeleteGroupsResponse, handle, divisions=DIVISIONS)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from ottla.broker.config_resources.alteration import RESOURCES, Alteration, alter_all
+from ottla.broker.config_resources.logger_resources import LoggerResources
 from ottla.broker.config_resources.option_changes import OptionChange, changed_options
 from ottla.broker.config_resources.resource_kind import ResourceKind
 from ottla.broker.node import Node
@@ -54,6 +55,8 @@ def _changed(
     operations = [
         OptionChange(config.config_operation, config.name, config.value) for config in asked.configs
     ]
+    if isinstance(kind, LoggerResources):
+        return kind.changed(operations, current)
     return changed_options(partial(kind.unset_list, node), operations, current)
 
 

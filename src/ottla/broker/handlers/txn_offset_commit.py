@@ -11,6 +11,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
+from ottla.core.catalog import Topic
 from ottla.core.group.requests import CommitSender, NewOffset
 from ottla.core.outcomes import Refused, error_of
 from ottla.core.turn import ProducerIdentity
@@ -19,6 +20,7 @@ from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -31,12 +33,13 @@ DIVISIONS = Divisions(
             "topics",
             OFFSETS_AT_ONCE,
             inner=Division("partitions", "partitions", OFFSETS_AT_ONCE),
-            named=("name",),
+            named=("name", "topic_id"),
         ),
     )
 )
 FIRST_VERSION_WITH_ABORTABLE = 4
 FIRST_VERSION_OF_TRANSACTION_V2 = 5
+FIRST_VERSION_WITH_TOPIC_IDS = 6
 
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -44,7 +47,8 @@ Errors = dict[TopicPartition, ErrorCode]
 async def handle(
     node: Node, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse:
-    offsets = _offsets(node, request)
+    topics = [_topic(node, topic, context.version) for topic in request.topics]
+    offsets = _offsets(request, topics)
     commit = TransactionalCommit(
         CommitSender(
             request.group_id, request.generation_id, request.member_id, request.group_instance_id
@@ -57,26 +61,34 @@ async def handle(
     if isinstance(result, Refused):
         errors = dict.fromkeys(offsets, _known_to(context.version, result.error))
     else:
-        known = [_known_to(context.version, error_of(refused)) for refused in result]
-        errors = dict(zip(offsets, known, strict=True))
-    return _response(request, errors)
+        codes = (_known_to(context.version, error_of(refused)) for refused in result)
+        errors = dict(zip(offsets, codes, strict=True))
+    return _response(request, topics, errors)
 
 
-def _offsets(node: Node, request: TxnOffsetCommitRequest) -> dict[TopicPartition, NewOffset]:
+def _topic(node: Node, asked: TxnOffsetCommitRequestTopic, version: int) -> Topic | ErrorCode:
+    catalog = node.cluster.catalog
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return catalog.topics_by_id.get(asked.topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
+    return catalog.topics.get(asked.name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _offsets(
+    request: TxnOffsetCommitRequest, topics: list[Topic | ErrorCode]
+) -> dict[TopicPartition, NewOffset]:
     """The offsets of partitions that exist."""
     found = {}
-    for topic in request.topics:
-        known = node.cluster.catalog.topics.get(topic.name)
-        for partition in topic.partitions:
+    for asked, topic in zip(request.topics, topics, strict=True):
+        for partition in asked.partitions:
             number = partition.partition_index
-            if known is not None and 0 <= number < known.partition_count:
+            if isinstance(topic, Topic) and 0 <= number < topic.partition_count:
                 found[TopicPartition(topic.name, number)] = NewOffset(
                     topic.name,
                     number,
                     partition.committed_offset,
                     partition.committed_leader_epoch,
                     partition.committed_metadata or "",
-                    topic_id=known.topic_id,
+                    topic_id=topic.topic_id,
                 )
     return found
 
@@ -86,6 +98,11 @@ _TRANSLATED = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+
+# What became of a group or a member, in versions that cannot say it (KIP-1319).
+_BEFORE_TOPIC_IDS = {
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION,
 }
 
@@ -93,28 +110,39 @@ _TRANSLATED = {
 def _known_to(version: int, error: ErrorCode) -> ErrorCode:
     if error is ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_VERSION_WITH_ABORTABLE:
         return ErrorCode.INVALID_TXN_STATE
+    if version < FIRST_VERSION_WITH_TOPIC_IDS:
+        error = _BEFORE_TOPIC_IDS.get(error, error)
+    elif error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return ErrorCode.UNKNOWN_TOPIC_ID  # the topic was deleted while the request waited
     return _TRANSLATED.get(error, error)
 
 
-def _response(request: TxnOffsetCommitRequest, errors: Errors) -> TxnOffsetCommitResponse:
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _response(
+    request: TxnOffsetCommitRequest, topics: list[Topic | ErrorCode], errors: Errors
+) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
-                name=topic.name,
+                name=asked.name,
+                topic_id=asked.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
-                        error_code=errors.get(
-                            TopicPartition(topic.name, partition.partition_index), unknown
-                        ),
+                        error_code=_error(topic, partition.partition_index, errors),
                     )
-                    for partition in topic.partitions
+                    for partition in asked.partitions
                 ],
             )
-            for topic in request.topics
+            for asked, topic in zip(request.topics, topics, strict=True)
         ]
     )
+
+
+def _error(topic: Topic | ErrorCode, partition: int, errors: Errors) -> ErrorCode:
+    if isinstance(topic, ErrorCode):
+        return topic
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return errors.get(TopicPartition(topic.name, partition), unknown)
 
 
 API = serve(TxnOffsetCommitRequest, TxnOffsetCommitResponse, handle, divisions=DIVISIONS)

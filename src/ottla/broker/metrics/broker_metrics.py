@@ -18,7 +18,8 @@ from ottla.broker.network.server import Server
 from ottla.broker.node import Node
 from ottla.broker.telemetry.client_series import Dropped
 from ottla.core.catalog import Topic
-from ottla.core.group.classic import ClassicState as GroupState
+from ottla.core.group.classic import ClassicState
+from ottla.core.group.consumer.group import ConsumerState
 from ottla.core.txn.states import TxnState as TransactionState
 from ottla.errors import ErrorCode
 from ottla.exposition import Metric, Page, rendered_labels
@@ -77,7 +78,16 @@ FAILED_COORDINATORS = Metric(
     "gauge",
     "Partitions of internal topics whose groups or transactions cannot be loaded, by topic.",
 )
-GROUPS = Metric("ottla_groups", "gauge", "Consumer groups that the node coordinates, by state.")
+GROUPS = Metric(
+    "ottla_groups", "gauge", "Groups that the node coordinates, by their protocol and state."
+)
+REBALANCES = Metric(
+    "ottla_group_rebalances_total",
+    "counter",
+    "Rebalances: generations of classic groups that began, and epochs of groups of the consumer protocol.",
+)
+# The events that begin a rebalance, by the protocol of the group.
+_REBALANCE_EVENTS: Final = {"classic": "group_forming", "consumer": "group_rebalances"}
 TRANSACTIONS = Metric(
     "ottla_transactional_ids",
     "gauge",
@@ -183,18 +193,30 @@ def _add_node(page: Page, server: Server) -> None:
     for coordinators in (node.groups, node.transactions):
         failed = len(coordinators.failed)
         page.add(FAILED_COORDINATORS, failed, node=label, topic=coordinators.topic_name)
-    groups = Counter[GroupState]()
-    for group_machine in node.groups.machines():
-        groups.update(group_machine.count_states())
-    for group_state in GroupState:
-        if group_state is not GroupState.DEAD:
-            page.add(GROUPS, groups[group_state], node=label, state=group_state.value)
+    _add_groups(page, node)
     transactions = Counter[TransactionState]()
     for machine in node.transactions.machines():
         transactions.update(machine.count_states())
     for state in TransactionState:
         if state not in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
             page.add(TRANSACTIONS, transactions[state], node=label, state=state.title)
+
+
+def _add_groups(page: Page, node: Node) -> None:
+    label = str(node.node_id)
+    classic = Counter[ClassicState]()
+    consumer = Counter[ConsumerState]()
+    for machine in node.groups.machines():
+        classic.update(machine.count_states())
+        consumer.update(machine.count_consumer_states())
+    for state in ClassicState:
+        if state is not ClassicState.DEAD:
+            page.add(GROUPS, classic[state], node=label, protocol="classic", state=state.value)
+    for consumer_state in ConsumerState:
+        count = consumer[consumer_state]
+        page.add(GROUPS, count, node=label, protocol="consumer", state=consumer_state.value)
+    for protocol, event in _REBALANCE_EVENTS.items():
+        page.add(REBALANCES, node.groups.event_counts[event], node=label, protocol=protocol)
 
 
 def _led_count(node: Node) -> int:

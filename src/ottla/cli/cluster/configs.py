@@ -19,7 +19,7 @@ from ottla.client.admin_model.configs import (
 )
 from ottla.config import properties
 from ottla.config.options import ConfigSource, ResourceType
-from ottla.errors import OttlaError
+from ottla.errors import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:
     from ottla.client.blocking.admin import Admin
@@ -114,15 +114,25 @@ def _resource(kind: str, name: str) -> ConfigResource:
 def _all_of(admin: Admin, kind: str) -> list[ConfigResource]:
     """All resources of a type, as Kafka's tool lists them."""
     if kind == "client-metrics":
-        raise UsageError("client-metrics cannot be listed", "give --entity-name NAME")
+        return admin.list_config_resources([ResourceType.CLIENT_METRICS])
     if kind == "topics":
         names: Iterable[str] = sorted(admin.list_topics(list_internal=True))
     elif kind == "groups":
-        names = sorted(admin.list_groups())
+        names = sorted({*admin.list_groups(), *_groups_with_configs(admin)})
     else:
         names = [str(node.id) for node in admin.describe_cluster().nodes]
     found = [ConfigResource(_TYPES[kind], name) for name in names]
     return [*found, ConfigResource.all_brokers()] if kind == "brokers" else found
+
+
+def _groups_with_configs(admin: Admin) -> list[str]:
+    """The groups for which a config was set, which need not exist; none before Kafka 4.1, which cannot list them."""
+    try:
+        return [each.name for each in admin.list_config_resources([ResourceType.GROUP])]
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return []
 
 
 def is_own(resource: ConfigResource, entry: ConfigEntry) -> bool:

@@ -13,9 +13,10 @@ from ottla.cli.terminal.output import Output, columns, repeat, say
 from ottla.cli.topics.selection import choose_topics, no_such_topics
 from ottla.client.api_names import api_key, known_versions
 from ottla.client.existing_topics import describe_existing_topics
+from ottla.model import topic_id_text
 
 if TYPE_CHECKING:
-    from ottla.client.admin_model.cluster import ClusterDescription, LogDirDescription
+    from ottla.client.admin_model.cluster import ClusterDescription, LogDirDescription, QuorumInfo
     from ottla.client.blocking.admin import Admin
 
 BROKERS: Final = columns(
@@ -44,6 +45,16 @@ FEATURES: Final = columns(
     supported_max_version="SUPPORTED-MAX",
     finalized_version_level="FINALIZED",
     epoch="EPOCH",
+)
+
+QUORUM: Final = columns(
+    node="NODE",
+    status="STATUS",
+    leader_epoch="LEADER-EPOCH",
+    log_end_offset="LOG-END-OFFSET",
+    lag="LAG",
+    last_caught_up_timestamp_ms="LAST-CAUGHT-UP-TIMESTAMP",
+    endpoints="ENDPOINTS",
 )
 
 
@@ -188,6 +199,39 @@ def features(arguments: Arguments) -> int:
         say("the brokers report no features")
     output.rows(FEATURES, rows)
     return DONE
+
+
+def quorum(arguments: Arguments) -> int:
+    """List the controllers, and the brokers that read the metadata log."""
+    output = Output(arguments.form)
+    with admin_of(arguments) as admin:
+
+        def show() -> int:
+            output.rows(QUORUM, quorum_rows(admin.describe_metadata_quorum()))
+            return DONE
+
+        return repeat(arguments.watch, show)
+
+
+def quorum_rows(quorum: QuorumInfo) -> list[dict[str, Any]]:
+    """The leader first; the lag of each is behind it."""
+    roles = dict.fromkeys(quorum.voters, "Follower") | dict.fromkeys(quorum.observers, "Observer")
+    end = max((each.log_end_offset for each in quorum.voters), default=0)
+    rows = [
+        {
+            "node": each.replica_id,
+            "status": "Leader" if each.replica_id == quorum.leader_id else role,
+            "leader_epoch": quorum.leader_epoch,
+            "log_end_offset": each.log_end_offset,
+            "lag": max(0, end - each.log_end_offset),
+            "directory_id": each.replica_directory_id and topic_id_text(each.replica_directory_id),
+            "last_fetch_timestamp_ms": each.last_fetch_timestamp_ms,
+            "last_caught_up_timestamp_ms": each.last_caught_up_timestamp_ms,
+            "endpoints": list(quorum.endpoints.get(each.replica_id, ())),
+        }
+        for each, role in roles.items()
+    ]
+    return sorted(rows, key=lambda row: row["status"] != "Leader")
 
 
 # Disks

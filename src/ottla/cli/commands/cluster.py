@@ -77,7 +77,16 @@ _FEATURES: Final = Command(
     [form(), *connection()],
     epilog=examples("ottla cluster features"),
 )
+_QUORUM: Final = Command(
+    "quorum",
+    "show the controllers, and how far each has read the metadata log",
+    "cluster.overview:quorum",
+    listing(),
+    epilog=examples("ottla cluster quorum"),
+)
 
 COMMAND: Final = Group(
-    "cluster", SUMMARIES["cluster"], [_DESCRIBE, _BROKERS, _API_VERSIONS, _LOG_DIRS, _FEATURES]
+    "cluster",
+    SUMMARIES["cluster"],
+    [_DESCRIBE, _BROKERS, _API_VERSIONS, _LOG_DIRS, _FEATURES, _QUORUM],
 )

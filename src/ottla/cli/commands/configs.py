@@ -131,6 +131,7 @@ _DESCRIBE: Final = Command(
     epilog=examples(
         "ottla configs describe --topic orders",
         "ottla configs describe --broker 1 --all",
+        "ottla configs describe --group kitchen --all",
         "ottla configs describe --entity-type topics",
     ),
 )
@@ -146,6 +147,7 @@ _ALTER: Final = Command(
     ],
     epilog=examples(
         "ottla configs alter --topic orders --set retention.ms=86400000 --delete cleanup.policy",
+        "ottla configs alter --group kitchen --set consumer.session.timeout.ms=60000",
         "ottla configs alter --entity-type topics --entity-name orders \\",
         "    --add-config retention.ms=86400000,cleanup.policy=[compact,delete]",
     ),

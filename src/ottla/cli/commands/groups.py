@@ -25,6 +25,11 @@ Show committed offsets, ends of logs and lag of groups, and which member reads w
 LAG is the number of records that a group has yet to read. The next 10,000 records of a partition are counted without
 markers of transactions, which have offsets but which no consumer reads; after those, offsets are counted. With
 --isolation read_committed the log ends where the first open transaction begins, and aborted records do not count.
+
+--verbose shows everything: the state of each group, its members and their offsets. In groups of the consumer protocol
+(KIP-848) each member has an epoch, the partitions that it owns (CURRENT-ASSIGNMENT), and those that it shall own
+(TARGET-ASSIGNMENT). While these differ, the group is Reconciling. TYPE is the protocol of a member: during a migration
+a group has members of both. SUBSCRIPTION has topics, and a pattern between slashes.
 """
 
 
@@ -40,8 +45,8 @@ def _groups() -> list[Argument | Option]:
     ]
 
 
-def _all_groups() -> Option:
-    return Flag("--all-groups", "all groups of the cluster")
+def _all_groups(help_text: str = "all consumer groups of the cluster") -> Option:
+    return Flag("--all-groups", help_text)
 
 
 def _topic(*, is_required: bool = False) -> Option:
@@ -61,20 +66,24 @@ _LIST: Final = Command(
     [
         Option("--state", "only these: Stable,Empty,…", metavar="STATES", type=_words, default=""),
         Option(
-            "--type", "only these: Classic,Consumer,…", metavar="TYPES", type=_words, default=""
+            "--type",
+            "only these: Classic,Consumer,Share,Streams",
+            metavar="TYPES",
+            type=_words,
+            default="",
         ),
         *listing(),
     ],
-    epilog=examples("ottla groups list --state Stable,Empty"),
+    epilog=examples("ottla groups list --state Stable,Empty", "ottla groups list --type Consumer"),
 )
 
 _DESCRIBE: Final = Command(
     "describe",
-    "show offsets and lag, members or state of groups",
+    "show offsets and lag, members, epochs and state of groups",
     "groups.overview:describe_groups",
     [
         *_groups(),
-        _all_groups(),
+        _all_groups("all groups of the cluster, of every type"),
         *exclusive(
             Flag(
                 "--offsets",
@@ -84,11 +93,16 @@ _DESCRIBE: Final = Command(
             ),
             Flag(
                 "--members",
-                "the members; with --verbose also their partitions",
+                "the members; with --verbose also their epochs, assignments and subscriptions",
                 const="members",
                 into="what",
             ),
-            Flag("--state", "the groups themselves", const="state", into="what"),
+            Flag(
+                "--state",
+                "the groups themselves; with --verbose also their epochs",
+                const="state",
+                into="what",
+            ),
         ),
         isolation(
             "isolation level of the consumers whose lag is counted; default: read_uncommitted"
@@ -99,7 +113,8 @@ _DESCRIBE: Final = Command(
     epilog=examples(
         "ottla groups describe kitchen",
         "ottla groups describe --all-groups --state",
-        "ottla groups describe kitchen --members --verbose",
+        "ottla groups describe kitchen --verbose",
+        "ottla groups describe kitchen --members --verbose -o json",
     ),
 )
 

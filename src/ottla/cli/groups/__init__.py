@@ -1,1 +1,1 @@
-"""Commands about consumer groups: selection, lag, members, and reset of offsets."""
+"""Commands about groups: selection, lag, members, and reset of offsets."""

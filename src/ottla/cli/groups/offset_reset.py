@@ -13,7 +13,14 @@ from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import CommandError, UsageError, attempt, line_of
 from ottla.cli.exit_codes import DONE, FAILED
-from ottla.cli.groups.selection import describe_existing_groups, groups_of, partitions_named, tell
+from ottla.cli.groups.selection import (
+    commits_offsets,
+    describe_existing_groups,
+    foreign_text,
+    groups_of,
+    partitions_named,
+    tell,
+)
 from ottla.cli.terminal.output import Output, columns, say
 from ottla.cli.times import current_ms, date_ms, duration_ms
 from ottla.client.admin_model.groups import GroupState
@@ -32,7 +39,7 @@ def reset_offsets(arguments: Arguments) -> int:
     """Show, or commit, the new offsets of groups."""
     _check_usage(arguments)
     with admin_of(arguments) as admin:
-        groups = groups_of(admin, arguments)
+        groups = groups_of(arguments, admin.list_consumer_groups)
         inactive, new, is_failed = _inactive(admin, groups)
         # All groups are planned before the first is changed: an error in one leaves all as they are.
         plans = {
@@ -109,17 +116,20 @@ def _inactive(admin: Admin, groups: list[str]) -> tuple[list[str], list[str], bo
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND
     }
     tell(others)
+    foreign = [name for name, group in found.items() if not commits_offsets(group)]
+    for group in foreign:
+        say(f"ottla: group '{group}' has no offsets to reset: {foreign_text(found[group])}")
     active = [
         name
         for name, group in found.items()
-        if group.state not in (GroupState.EMPTY, GroupState.DEAD)
+        if name not in foreign and group.state not in (GroupState.EMPTY, GroupState.DEAD)
     ]
     for group in active:
         say(
             f"ottla: assignments can only be reset if group '{group}' is inactive, but it is "
             f"{found[group].state}: stop its consumers first"
         )
-    refused = {*active, *others}
+    refused = {*active, *others, *foreign}
     new = [group for group in errors if group not in others]
     new += [name for name, group in found.items() if group.state is GroupState.DEAD]
     return [group for group in groups if group not in refused], new, bool(refused)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import UsageError, attempt, line_of
 from ottla.cli.terminal.output import say
+from ottla.client.admin_model.groups import GroupType
 from ottla.errors import ErrorCode, KafkaError
 from ottla.model import TopicPartition
 
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
     from ottla.client.blocking.admin import Admin
 
 
-def groups_of(admin: Admin, arguments: Arguments) -> list[str]:
-    """The groups that the arguments name."""
+def groups_of(arguments: Arguments, list_all: Callable[[], Iterable[str]]) -> list[str]:
+    """The groups that the arguments name; --all-groups stands for those that `list_all` returns."""
     named = list(dict.fromkeys([*arguments.groups, *arguments.more_groups]))
     if arguments.all_groups:
         if named:
             raise UsageError(
                 "--all-groups and names of groups are given", "leave out the names, or --all-groups"
             )
-        return sorted(admin.list_consumer_groups())
+        return sorted(list_all())
     if not named:
         raise UsageError("no group is given", "name one, or give --all-groups")
     return named
@@ -34,14 +35,28 @@ def describe_existing_groups(
     admin: Admin, groups: list[str]
 ) -> tuple[Mapping[str, GroupDescription], Mapping[str, KafkaError]]:
     """The descriptions of groups, and the errors of the others."""
-    return attempt(groups, lambda: admin.describe_consumer_groups(groups))
+    return attempt(groups, lambda: admin.describe_groups(groups))
+
+
+def commits_offsets(group: GroupDescription) -> bool:
+    """Whether its members commit offsets, as consumers and Kafka Streams do; others may store what they like."""
+    if group.type is GroupType.CLASSIC:
+        return group.protocol_type in ("consumer", "")
+    return group.type is not GroupType.SHARE
+
+
+def foreign_text(group: GroupDescription) -> str:
+    """What a group is whose members do not commit offsets."""
+    if group.type is GroupType.SHARE:
+        return "it is a share group"
+    return f"its protocol type is {group.protocol_type}"
 
 
 def tell(errors: Mapping[str, KafkaError]) -> None:
     """Print the errors of groups."""
     for group, error in errors.items():
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
-            say(f"ottla: consumer group '{group}' does not exist: `ottla groups list` shows them")
+            say(f"ottla: group '{group}' does not exist: `ottla groups list` shows them")
         else:
             say(f"ottla: group '{group}': {line_of(error)}")
 

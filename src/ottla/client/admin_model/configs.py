@@ -1,4 +1,4 @@
-"""Configs of topics, brokers and groups, as `Admin` takes and returns them."""
+"""Configs of topics, brokers, groups and others, as `Admin` takes and returns them."""
 
 from __future__ import annotations
 
@@ -41,6 +41,16 @@ class ConfigResource(NamedTuple):
     def group(cls, group_id: str) -> ConfigResource:
         """The configs of a group (KIP-848)."""
         return cls(ResourceType.GROUP, group_id)
+
+    @classmethod
+    def client_metrics(cls, name: str) -> ConfigResource:
+        """A subscription to metrics of clients (KIP-714)."""
+        return cls(ResourceType.CLIENT_METRICS, name)
+
+    @classmethod
+    def broker_loggers(cls, node_id: int) -> ConfigResource:
+        """The levels of one broker's loggers (KIP-412)."""
+        return cls(ResourceType.BROKER_LOGGER, str(node_id))
 
     def __str__(self) -> str:
         return f"{self.type.name.lower()} {self.name or '(default)'}"

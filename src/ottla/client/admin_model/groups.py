@@ -1,4 +1,4 @@
-"""Consumer groups, as `Admin` takes and returns them."""
+"""Groups of all types, as `Admin` takes and returns them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class GroupState(BrokerWord):
 
 
 class GroupType(BrokerWord):
-    """The protocol of a group (KIP-848)."""
+    """The protocol of a group (KIP-848, KIP-932, KIP-1071)."""
 
     UNKNOWN = "Unknown"
     CLASSIC = "Classic"
@@ -52,7 +52,12 @@ class GroupListing:
 
 @dataclass(frozen=True)
 class MemberDescription:
-    """A member of a group; `assignment` is empty unless the group uses the consumer protocol type."""
+    """A member of a group.
+
+    `assignment` has the partitions that the member owns, `target_assignment` those that it shall own; they differ
+    while the group reconciles. Groups of the classic protocol have no targets and epochs, share groups no targets. The
+    partitions of a member of a streams group are those of the source topics of its active tasks.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -61,11 +66,23 @@ class MemberDescription:
     assignment: tuple[TopicPartition, ...] = ()
     member_metadata: bytes = field(default=b"", repr=False)
     member_assignment: bytes = field(default=b"", repr=False)
+    type: GroupType | None = None
+    """The protocol of this member: some of a consumer group may use the classic one. Kafka before 4.0 does not say."""
+    rack_id: str | None = None
+    member_epoch: int | None = None
+    target_assignment: tuple[TopicPartition, ...] | None = None
+    subscribed_topics: tuple[str, ...] = ()
+    subscribed_topic_regex: str | None = None
+    """A pattern of topic names, in RE2's syntax, which the coordinator resolves."""
 
 
 @dataclass(frozen=True)
 class GroupDescription:
-    """A group, its members and their assignments."""
+    """A group, its members and their assignments.
+
+    Groups of the classic protocol have no epochs. If `target_assignment_epoch` is behind `group_epoch`, the coordinator
+    has yet to assign the partitions anew.
+    """
 
     group_id: str
     protocol_type: str
@@ -75,6 +92,8 @@ class GroupDescription:
     coordinator: Node
     type: GroupType = GroupType.CLASSIC
     authorized_operations: frozenset[AclOperation] | None = None
+    group_epoch: int | None = None
+    target_assignment_epoch: int | None = None
 
     @property
     def is_simple_consumer_group(self) -> bool:

@@ -45,7 +45,9 @@ class Admin(BlockingFace[AsyncAdmin]):
     create_partitions = waiting(AsyncAdmin.create_partitions)
     elect_leaders = waiting(AsyncAdmin.elect_leaders)
     list_partition_reassignments = waiting(AsyncAdmin.list_partition_reassignments)
+    alter_partition_reassignments = waiting(AsyncAdmin.alter_partition_reassignments)
     # Configs
+    list_config_resources = waiting(AsyncAdmin.list_config_resources)
     describe_configs = waiting(AsyncAdmin.describe_configs)
     alter_configs = waiting(AsyncAdmin.alter_configs)
     incremental_alter_configs = waiting(AsyncAdmin.incremental_alter_configs)
@@ -74,6 +76,9 @@ class Admin(BlockingFace[AsyncAdmin]):
     describe_log_dirs = waiting(AsyncAdmin.describe_log_dirs)
     describe_features = waiting(AsyncAdmin.describe_features)
     describe_api_versions = waiting(AsyncAdmin.describe_api_versions)
+    update_features = waiting(AsyncAdmin.update_features)
+    describe_metadata_quorum = waiting(AsyncAdmin.describe_metadata_quorum)
+    unregister_broker = waiting(AsyncAdmin.unregister_broker)
 
     def metrics(self) -> dict[str, float]:
         """Counts, rates and latencies of the requests of each API, such as `request-total{api=Metadata}`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, Unpack
 
@@ -15,7 +14,14 @@ from ottla.client.arguments import Partition, PartitionKey
 from ottla.client.arrow_records import ArrowRecords
 from ottla.client.blocking.calls import calling, waiting
 from ottla.client.blocking.face import BlockingFace
-from ottla.client.model import ConsumerRecord, ConsumerRecords, K_co, OffsetAndMetadata, V_co
+from ottla.client.model import (
+    ConsumerRecord,
+    ConsumerRecords,
+    K_co,
+    OffsetAndMetadata,
+    Topics,
+    V_co,
+)
 from ottla.client.state.consumer.iteration_queue import IterationQueue
 from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig
@@ -31,9 +37,7 @@ ABANDON_SECONDS = 1.0
 class _OnLoop(AsyncConsumer):
     """The consumer on the loop thread, with the methods that only the blocking consumer needs."""
 
-    async def subscribe_or_unsubscribe(
-        self, topics: Iterable[str] | str | re.Pattern[str], listener: Listener | None
-    ) -> None:
+    async def subscribe_or_unsubscribe(self, topics: Topics, listener: Listener | None) -> None:
         """As `subscribe`; it can wait for the listener if there are no topics."""
         with self._use():
             if not self._subscribe(topics, listener):
@@ -123,13 +127,14 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
     # Subscription and assignment
     def subscribe(
         self,
-        topics: Iterable[str] | str | re.Pattern[str],
+        topics: Topics,
         listener: Listener | None = None,
     ) -> None:
         """Share the partitions of these topics with the group; replaces an earlier subscription.
 
         A pattern (text that begins with ^, or a compiled one) stands for all topics whose whole name matches, also for
-        topics that are created later. No topics at all is the same as `unsubscribe`.
+        topics that are created later. The broker resolves a `SubscriptionPattern`. No topics at all is the same as
+        `unsubscribe`.
         """
         self._thread.run(self._client.subscribe_or_unsubscribe(topics, listener))
 

@@ -13,6 +13,8 @@ _MEASURED_APIS = {
     "OffsetCommit": ("commit", "commit-latency"),
 }
 
+_HEARTBEATS = ("Heartbeat", "ConsumerGroupHeartbeat")
+
 
 class GroupMetrics:
     """Metrics of heartbeats, rebalances and commits, added to those of the consumer."""
@@ -40,12 +42,12 @@ class GroupMetrics:
 
     def sent(self, api: str) -> None:
         """A request was sent to the coordinator."""
-        if api == "Heartbeat":
+        if api in _HEARTBEATS:
             self._last_heartbeat_ms = monotonic_ms()
 
     def answered(self, api: str, duration_ms: float) -> None:
         """The coordinator answered."""
-        if api == "Heartbeat":
+        if api in _HEARTBEATS:
             self._heartbeats.record()
             self._heartbeat_time.record(duration_ms)
         elif api in self._requests:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -138,6 +138,8 @@ class MetadataState:
         self._creates_topics = creates_topics
         self._wanted: dict[str, float] = {}
         self._wants_all = False
+        self._unnamed: dict[UUID, None] = {}
+        self._asked_names = True
         self._update_requested = True
         self._attempts = 0
         self._has_failed = False
@@ -166,6 +168,12 @@ class MetadataState:
         if any(topic not in before for topic in self._wanted):
             self._ask_soon()
 
+    def want_names_of(self, topic_ids: Iterable[UUID]) -> None:
+        """Find the names of these topics, and of no others; then follow them."""
+        before, self._unnamed = self._unnamed, dict.fromkeys(topic_ids)
+        if any(topic_id not in before for topic_id in self._unnamed):
+            self._ask_soon()
+
     def want_all(self) -> None:
         """Follow all topics, including those that are created later."""
         if not self._wants_all:
@@ -190,6 +198,14 @@ class MetadataState:
         self._update_requested = False
         if self._wants_all:
             return MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        if self._unnamed and self._asked_names:
+            # A request has either ids or names: they take turns.
+            self._asked_names = False
+            return MetadataRequest(
+                topics=[MetadataRequestTopic(topic_id=each, name=None) for each in self._unnamed],
+                allow_auto_topic_creation=False,
+            )
+        self._asked_names = True
         return MetadataRequest(
             topics=[MetadataRequestTopic(name=topic) for topic in self._wanted],
             allow_auto_topic_creation=self._creates_topics,
@@ -223,29 +239,17 @@ class MetadataState:
         before = (
             self.cluster if response.cluster_id == self.cluster.cluster_id else ClusterMetadata()
         )
+        by_id = request.topics is not None and any(each.name is None for each in request.topics)
+        self._name_topics(response, now_ms)
         topics: dict[str, Topic] = {}
         errors: dict[str, ErrorCode] = {}
-        again = False
         if request.topics is not None:
             for name in self._wanted:
                 if name in before.topics:
                     topics[name] = before.topics[name]
                 elif name in before.errors:
                     errors[name] = before.errors[name]
-        for found in response.topics:
-            name = found.name or ""
-            error = ErrorCode(found.error_code)
-            if error is ErrorCode.NONE and not _is_complete(found):
-                error = ErrorCode.LEADER_NOT_AVAILABLE
-            if error is ErrorCode.NONE:
-                errors.pop(name, None)
-                topics[name] = _read_topic(name, found, before)
-                again |= any(p.leader == NO_LEADER for p in topics[name].partitions)
-            else:
-                # The former state is removed: the topic may have been deleted.
-                topics.pop(name, None)
-                errors[name] = error
-                again |= error.retriable and name in self._wanted
+        again = self._read_topics(response, before, topics, errors)
         self.cluster = ClusterMetadata(
             cluster_id=response.cluster_id,
             controller_id=response.controller_id,
@@ -265,11 +269,47 @@ class MetadataState:
             # Updates that are requested in a burst share one answer.
             self._not_before_ms = now_ms + self._backoff.initial_ms * (0.8 + 0.4 * random_unit)
         asked = self._wanted if request.topics is None else {t.name for t in request.topics}
-        if any(name not in asked for name in self._wanted):
+        if by_id:
+            self._update_requested = True
+        elif any(name not in asked for name in self._wanted):
             # Topics were added after the request was sent.
             self._update_requested = True
             self._not_before_ms = now_ms
         return warnings
+
+    def _read_topics(
+        self,
+        response: MetadataResponse,
+        before: ClusterMetadata,
+        topics: dict[str, Topic],
+        errors: dict[str, ErrorCode],
+    ) -> bool:
+        """Read the topics of an answer into `topics` and `errors`; True if it has to be requested again."""
+        again = bool(self._unnamed)
+        for found in response.topics:
+            if not found.name:
+                continue  # there is no topic with this id, or not yet
+            name = found.name
+            error = ErrorCode(found.error_code)
+            if error is ErrorCode.NONE and not _is_complete(found):
+                error = ErrorCode.LEADER_NOT_AVAILABLE
+            if error is ErrorCode.NONE:
+                errors.pop(name, None)
+                topics[name] = _read_topic(name, found, before)
+                again |= any(p.leader == NO_LEADER for p in topics[name].partitions)
+            else:
+                # The former state is removed: the topic may have been deleted.
+                topics.pop(name, None)
+                errors[name] = error
+                again |= error.retriable and name in self._wanted
+        return again
+
+    def _name_topics(self, response: MetadataResponse, now_ms: float) -> None:
+        """Follow topics by name whose ids were wanted."""
+        for found in response.topics:
+            if found.topic_id in self._unnamed and found.name:
+                del self._unnamed[found.topic_id]
+                self._wanted[found.name] = now_ms
 
     def _new_warnings(
         self, errors: Mapping[str, ErrorCode], before: ClusterMetadata

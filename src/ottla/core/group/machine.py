@@ -338,7 +338,7 @@ class GroupMachine:
         """Clients before KIP-447 do not name their member: for them only the transaction counts."""
         group = self._find(sender.group_id)
         if group is None:
-            return None if sender.generation < 0 else Refused(ErrorCode.ILLEGAL_GENERATION)
+            return None if sender.generation < 0 else Refused(ErrorCode.GROUP_ID_NOT_FOUND)
         if sender.generation < 0 and (
             group.is_empty or (sender.member_id == NO_MEMBER_ID and not sender.instance_id)
         ):

@@ -1,4 +1,7 @@
-"""ApiVersions: which APIs and versions a broker speaks (KIP-35), and its features (KIP-584)."""
+"""ApiVersions: which APIs and versions a broker speaks (KIP-35), and its features (KIP-584).
+
+Since v5 the client says which broker of which cluster it means to reach (KIP-1242).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ from ottla.wire.declare import message, struct, wire
 from ottla.wire.types import Bool, Int16, Int32, Int64, String
 
 
-@message(api=18, versions="0-4", flexible="3+")
+@message(api=18, versions="0-5", flexible="3+")
 class ApiVersionsRequest:
     client_software_name: String = wire(since=3, default="")
     client_software_version: String = wire(since=3, default="")
+    cluster_id: String | None = wire(since=5, default=None)
+    node_id: Int32 = wire(since=5, default=-1)
 
 
 @struct
@@ -33,7 +38,7 @@ class FinalizedFeatureKey:
     min_version_level: Int16
 
 
-@message(api=18, versions="0-4", flexible="3+")
+@message(api=18, versions="0-5", flexible="3+")
 class ApiVersionsResponse:
     error_code: Int16
     api_keys: list[ApiVersion]

@@ -1,12 +1,13 @@
 """TxnOffsetCommit: a group's positions that count once the transaction commits (KIP-98).
 
-Since v3 it says which member commits (KIP-447); v5 is transaction version 2 (KIP-890).
+Since v3 it says which member commits (KIP-447); v5 is transaction version 2 (KIP-890);
+in v6 topics go by id (KIP-1319).
 """
 
 from __future__ import annotations
 
 from ottla.wire.declare import message, struct, wire
-from ottla.wire.types import Int16, Int32, Int64, String
+from ottla.wire.types import ZERO_UUID, Int16, Int32, Int64, String, Uuid
 
 
 @struct
@@ -19,11 +20,12 @@ class TxnOffsetCommitRequestPartition:
 
 @struct
 class TxnOffsetCommitRequestTopic:
-    name: String
+    name: String = wire(until=5, default="")
+    topic_id: Uuid = wire(since=6, default=ZERO_UUID)
     partitions: list[TxnOffsetCommitRequestPartition]
 
 
-@message(api=28, versions="0-5", flexible="3+")
+@message(api=28, versions="0-6", flexible="3+")
 class TxnOffsetCommitRequest:
     transactional_id: String
     group_id: String
@@ -43,11 +45,12 @@ class TxnOffsetCommitResponsePartition:
 
 @struct
 class TxnOffsetCommitResponseTopic:
-    name: String
+    name: String = wire(until=5, default="")
+    topic_id: Uuid = wire(since=6, default=ZERO_UUID)
     partitions: list[TxnOffsetCommitResponsePartition]
 
 
-@message(api=28, versions="0-5", flexible="3+")
+@message(api=28, versions="0-6", flexible="3+")
 class TxnOffsetCommitResponse:
     throttle_time_ms: Int32 = wire(default=0)
     topics: list[TxnOffsetCommitResponseTopic]

@@ -78,6 +78,17 @@ class Answers(Generic[K, V]):
         self._what = what
         self._meanings = meanings
 
+    def for_api(self, api: str) -> Answers[K, V]:
+        """Outcomes of another API that the same node is asked with, for the same keys."""
+        return Answers(api, self._what, self.broker, self._meanings)
+
+    def add_all(self, part: Answers[K, V]) -> None:
+        """Add the outcomes of another request."""
+        self.results |= part.results
+        self.errors |= part.errors
+        self.to_retry |= part.to_retry
+        self.moved |= part.moved
+
     def succeed(self, key: K, value: V) -> None:
         """Add a result."""
         self.results[key] = value

@@ -11,6 +11,7 @@ from ottla.client.aio.admin.group_offsets import GroupOffsetCalls
 from ottla.client.aio.admin.groups import GroupCalls
 from ottla.client.aio.admin.offsets import OffsetCalls
 from ottla.client.aio.admin.partitions import PartitionCalls
+from ottla.client.aio.admin.quorum import QuorumCalls
 from ottla.client.aio.admin.requests import AdminRequests
 from ottla.client.aio.admin.topics import TopicCalls
 from ottla.client.aio.admin.transactions import TransactionCalls
@@ -32,6 +33,7 @@ class Admin(
     GroupOffsetCalls,
     OffsetCalls,
     TransactionCalls,
+    QuorumCalls,
     ClosedByBlock,
 ):
     """Administers a cluster: topics, configs, groups, offsets, transactions, records.

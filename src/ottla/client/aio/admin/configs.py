@@ -1,4 +1,4 @@
-"""Configs of topics, brokers and groups."""
+"""Configs of topics, brokers, groups, client metrics and loggers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from ottla.client.admin_model.configs import (
     ConfigType,
     check_config_value,
 )
-from ottla.client.aio.admin.answers import ANYWHERE, Answers, ErrorMeanings
-from ottla.client.aio.admin.nodes import GivenNodes
-from ottla.client.aio.admin.requests import AdminCalls, AdminRequests, ApiCall, timeout_in_seconds
+from ottla.client.aio.admin.answers import ANYWHERE, Answers, ErrorMeanings, unsupported_error
+from ottla.client.aio.admin.nodes import AnyNode, GivenNodes
+from ottla.client.aio.admin.requests import (
+    AdminCalls,
+    AdminRequests,
+    ApiCall,
+    name_of,
+    timeout_in_seconds,
+)
 from ottla.config.options import ConfigSource, ResourceType
 from ottla.wire.messages import alter_configs, incremental_alter_configs
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -29,7 +35,12 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from ottla.wire.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 
+_ALL = "all"
 _OF_ONE_BROKER = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
 
 
@@ -65,6 +76,30 @@ class ConfigCalls(AdminCalls):
 
         call = ApiCall(DescribeConfigsRequest, build, _read_described)
         return await self._requests.ask(_resources(resources), ConfigNodes(), call, timeout)
+
+    @timeout_in_seconds
+    async def list_config_resources(
+        self, types: Iterable[ResourceType] = (), *, timeout: float | None = None
+    ) -> list[ConfigResource]:
+        """The resources of these types, or of all, that have configs (KIP-1142, Kafka 4.1 or later).
+
+        Topics and brokers are always listed, groups and client metrics if a config was set for them. Brokers before
+        Kafka 4.1 list only client metrics.
+        """
+        wanted = [ResourceType(each) for each in types]
+
+        def build(version: int, keys: list[str], limit_ms: int) -> ListConfigResourcesRequest:
+            if version < 1 and wanted != [ResourceType.CLIENT_METRICS]:
+                raise unsupported_error(
+                    name_of(ListConfigResourcesRequest),
+                    "Listing other resources than client metrics",
+                    "4.1",
+                )
+            return ListConfigResourcesRequest(resource_types=[*wanted])
+
+        call = ApiCall(ListConfigResourcesRequest, build, _read_resources)
+        nodes: AnyNode[str] = AnyNode("of", "lists")
+        return (await self._requests.ask([_ALL], nodes, call, timeout))[_ALL]
 
     @timeout_in_seconds
     async def alter_configs(
@@ -153,6 +188,19 @@ def _resources(resources: Iterable[Any]) -> list[ConfigResource]:
             raise ValueError(f"the name of a broker is its id, a number, not {name!r}")
         found.append(ConfigResource(ResourceType(resource[0]), name))
     return found
+
+
+def _read_resources(
+    response: ListConfigResourcesResponse, answers: Answers[str, list[ConfigResource]]
+) -> None:
+    """The resources, in the order of their types and names; types of newer brokers are left out."""
+    types = frozenset(ResourceType)
+    found = [
+        ConfigResource(ResourceType(each.resource_type), each.resource_name)
+        for each in response.config_resources
+        if each.resource_type in types
+    ]
+    answers.complete(_ALL, sorted(found), response.error_code)
 
 
 def _read_described(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from ottla.client.admin_model.groups import (
     GroupDescription,
@@ -16,27 +16,23 @@ from ottla.client.aio.admin.answers import Answers, results_or_raise, unsupporte
 from ottla.client.aio.admin.cluster import ClusterCalls
 from ottla.client.aio.admin.group_descriptions import (
     CONSUMER_PROTOCOL,
-    any_group,
-    not_a_consumer_group,
-    read_classic_groups,
-    read_consumer_groups,
+    CONSUMER_TYPES,
+    EVERY_TYPE,
+    DescribeApi,
+    describing,
 )
 from ottla.client.aio.admin.nodes import group_coordinators
 from ottla.client.aio.admin.requests import ApiCall, name_of, timeout_in_seconds
 from ottla.client.aio.admin.topics import as_list
-from ottla.client.model import Node
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
-from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 # The longest reason that a broker accepts (KIP-800), and the default reason of Kafka's tool.
 _REASON_CHARS = 255
 _DEFAULT_REASON = "member was removed by an admin"
-# The errors of ConsumerGroupDescribe if there is no such group of the consumer protocol.
-_NO_CONSUMER_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
 class GroupCalls(ClusterCalls):
@@ -97,11 +93,8 @@ class GroupCalls(ClusterCalls):
         include_authorized_operations: bool = False,
         timeout: float | None = None,
     ) -> dict[str, GroupDescription]:
-        """The state and the members of groups of the classic protocol, whatever their protocol type."""
-        found = await self._describe_classic(
-            as_list(group_ids), include_authorized_operations, timeout, any_group
-        )
-        return results_or_raise(found.results, found.errors, "groups")
+        """The state, the members and the assignments of groups of every type."""
+        return await self._describe(EVERY_TYPE, group_ids, include_authorized_operations, timeout)
 
     @timeout_in_seconds
     async def describe_consumer_groups(
@@ -112,73 +105,22 @@ class GroupCalls(ClusterCalls):
         timeout: float | None = None,
     ) -> dict[str, GroupDescription]:
         """Like `describe_groups`, for consumer groups of both protocols (KIP-848); other groups are errors."""
-        wanted = as_list(group_ids)
-        found = await self._describe_classic(
-            wanted, include_authorized_operations, timeout, not_a_consumer_group
+        return await self._describe(
+            CONSUMER_TYPES, group_ids, include_authorized_operations, timeout
         )
-        # The classic protocol first: only groups that it does not know need a second request.
-        others = [
-            group
-            for group, error in found.errors.items()
-            if error.code is ErrorCode.GROUP_ID_NOT_FOUND
-        ]
-        if others:
-            others_found = await self._describe_consumer_protocol(
-                others, include_authorized_operations, timeout
-            )
-            for group in others_found.results:
-                del found.errors[group]
-            found.results |= others_found.results
-            found.errors |= {
-                group: error
-                for group, error in others_found.errors.items()
-                if error.code not in _NO_CONSUMER_GROUP
-            }
-        ordered = {group: found.results[group] for group in wanted if group in found.results}
-        return results_or_raise(ordered, found.errors, "groups")
 
-    async def _describe_classic(
+    async def _describe(
         self,
+        apis: Iterable[DescribeApi],
         group_ids: Iterable[str],
         include_authorized_operations: bool,
         timeout: float | None,
-        refuse: Callable[[DescribedGroup], str | None],
-    ) -> Answers[str, GroupDescription]:
-        async def ask(
-            node: int, some: list[str], limit_ms: float, answers: Answers[str, GroupDescription]
-        ) -> None:
-            response = await self._requests.call(
-                node,
-                DescribeGroupsRequest,
-                lambda version: _describe_request(version, some, include_authorized_operations),
-                limit_ms,
-            )
-            read_classic_groups(response, self._node(node), answers, refuse)
-
+    ) -> dict[str, GroupDescription]:
+        ask = describing(self._requests, apis, include_authorized_operations)
         api = name_of(DescribeGroupsRequest)
-        return await self._requests.gather(group_ids, group_coordinators(), api, ask, timeout)
-
-    async def _describe_consumer_protocol(
-        self,
-        group_ids: Iterable[str],
-        include_authorized_operations: bool,
-        timeout: float | None,
-    ) -> Answers[str, GroupDescription]:
-        async def ask(
-            node: int, some: list[str], limit_ms: float, answers: Answers[str, GroupDescription]
-        ) -> None:
-            request = ConsumerGroupDescribeRequest(
-                group_ids=some, include_authorized_operations=include_authorized_operations
-            )
-            response = await self._requests.call_with(node, request, limit_ms)
-            read_consumer_groups(response, self._node(node), answers)
-
-        api = name_of(ConsumerGroupDescribeRequest)
-        return await self._requests.gather(group_ids, group_coordinators(), api, ask, timeout)
-
-    def _node(self, node_id: int) -> Node:
-        # It may have left the cluster in the meantime.
-        return self._requests.network.cluster.nodes.get(node_id) or Node(node_id, "", -1)
+        return await self._requests.ask_by(
+            as_list(group_ids), group_coordinators(), api, ask, timeout
+        )
 
     @timeout_in_seconds
     async def delete_consumer_groups(
@@ -250,23 +192,10 @@ def _read_listed(response: ListGroupsResponse, answers: Answers[int, list[GroupL
     answers.complete(node, listed, response.error_code)
 
 
-def _describe_request(
-    version: int, group_ids: list[str], include_authorized_operations: bool
-) -> DescribeGroupsRequest:
-    """A DescribeGroups request."""
-    if include_authorized_operations and version < 3:
-        raise unsupported_error(
-            name_of(DescribeGroupsRequest), "Asking for authorized operations", "2.3"
-        )
-    return DescribeGroupsRequest(
-        groups=group_ids, include_authorized_operations=include_authorized_operations
-    )
-
-
 def _read_deleted(response: DeleteGroupsResponse, answers: Answers[str, None]) -> None:
     """The groups that were deleted."""
     for result in response.results:
-        answers.complete(result.group_id, None, result.error_code)
+        answers.complete(result.group_id, None, result.error_code, result.error_message)
 
 
 def _member_to_remove(member: MemberDescription) -> MemberToRemove:

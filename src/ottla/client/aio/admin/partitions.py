@@ -1,8 +1,8 @@
-"""Partitions: add them, elect leaders, list reassignments, delete records."""
+"""Partitions: add them, elect leaders, reassign replicas, delete records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.client.admin_model.topics import ElectionType, NewPartitions, PartitionReassignment
 from ottla.client.aio.admin.answers import Answers, results_or_raise, unsupported_error
@@ -18,6 +18,12 @@ from ottla.client.aio.admin.requests import (
 from ottla.client.aio.admin.topics import FAIL_ON_QUOTA
 from ottla.errors import ErrorCode, KafkaError
 from ottla.model import TopicPartition
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -124,6 +130,35 @@ class PartitionCalls(AdminCalls):
         return dict(found[_ALL])
 
     @timeout_in_seconds
+    async def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[Partition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout: float | None = None,
+    ) -> None:
+        """Move partitions to these replicas, the preferred leader first; None cancels a reassignment under way."""
+        wanted = {
+            TopicPartition(*partition): replicas for partition, replicas in reassignments.items()
+        }
+
+        def build(
+            version: int, some: list[TopicPartition], limit_ms: int
+        ) -> AlterPartitionReassignmentsRequest:
+            if not allow_replication_factor_change and version < 1:
+                raise unsupported_error(
+                    name_of(AlterPartitionReassignmentsRequest),
+                    "Keeping the replication factor",
+                    "4.1",
+                )
+            return _reassign_request(
+                {key: wanted[key] for key in some}, allow_replication_factor_change, limit_ms
+            )
+
+        call = ApiCall(AlterPartitionReassignmentsRequest, build, _read_reassigned)
+        await self._requests.ask(wanted, Controller("partition", "partitions"), call, timeout)
+
+    @timeout_in_seconds
     async def delete_records(
         self, before_offsets: Mapping[Partition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
@@ -210,6 +245,47 @@ def _read_reassignments(
         for partition in topic.partitions
     }
     answers.complete(_ALL, found, response.error_code, response.error_message)
+
+
+def _reassign_request(
+    reassignments: Mapping[TopicPartition, Sequence[int] | None],
+    allow_replication_factor_change: bool,
+    limit_ms: int,
+) -> AlterPartitionReassignmentsRequest:
+    """An AlterPartitionReassignments request."""
+    topics = []
+    for topic, numbers in by_topic(reassignments).items():
+        replicas = {number: reassignments[TopicPartition(topic, number)] for number in numbers}
+        topics.append(
+            ReassignableTopic(
+                name=topic,
+                partitions=[
+                    ReassignablePartition(
+                        partition_index=number, replicas=None if some is None else list(some)
+                    )
+                    for number, some in replicas.items()
+                ],
+            )
+        )
+    return AlterPartitionReassignmentsRequest(
+        timeout_ms=limit_ms,
+        allow_replication_factor_change=allow_replication_factor_change,
+        topics=topics,
+    )
+
+
+def _read_reassigned(
+    response: AlterPartitionReassignmentsResponse, answers: Answers[TopicPartition, None]
+) -> None:
+    """The partitions whose reassignment has begun."""
+    if response.error_code:
+        for key in answers.asked:
+            answers.fail(key, response.error_code, response.error_message)
+        return
+    for topic in response.responses:
+        for partition in topic.partitions:
+            key = TopicPartition(topic.name, partition.partition_index)
+            answers.complete(key, None, partition.error_code, partition.error_message)
 
 
 def _delete_records_request(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Generic, Unpack
 
@@ -50,6 +49,8 @@ from ottla.client.model import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionInfo,
+    SubscriptionPattern,
+    Topics,
     V_co,
 )
 from ottla.client.plugins.configured_objects import (
@@ -68,7 +69,7 @@ from ottla.client.state.consumer.positions import (
 from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.client.state.metadata import MetadataState
 from ottla.config.client import read_client_config
-from ottla.config.consumer import ConsumerConfig
+from ottla.config.consumer import CONSUMER_PROTOCOL, ConsumerConfig
 from ottla.config.offset_reset import OffsetReset
 from ottla.core.assignors.model import Assignor
 from ottla.errors import IllegalStateError, KafkaError, TimedOutError
@@ -115,7 +116,9 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         self._wakeups = Wakeups()
         self._user = SingleUser(f"consumer {self._config.client_id}")
         self._is_closing = self._is_closed = False
-        self._assemble(assignors_of(self._config))
+        # With the other protocol the broker assigns.
+        is_classic = self._config.group_protocol != CONSUMER_PROTOCOL
+        self._assemble(assignors_of(self._config) if is_classic else ())
 
     def _assemble(self, assignors: Sequence[Assignor]) -> None:
         wake = self._wakeups.changed.set
@@ -181,24 +184,26 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
     @still_awaitable
     def subscribe(
         self,
-        topics: Iterable[str] | str | re.Pattern[str],
+        topics: Topics,
         listener: Listener | None = None,
     ) -> None:
         """Share the partitions of these topics with the group; replaces an earlier subscription.
 
         A pattern (text that begins with ^, or a compiled one) stands for all topics whose whole name matches, also for
-        topics that are created later. No topics at all is the same as `unsubscribe`; if a listener has to be told of
-        revoked partitions, it raises, since only `unsubscribe` can wait for the listener.
+        topics that are created later. The broker resolves a `SubscriptionPattern`. No topics at all is the same as
+        `unsubscribe`; if a listener has to be told of revoked partitions, it raises, since only `unsubscribe` can wait
+        for the listener.
         """
         with self._use():
             if not self._subscribe(topics, listener):
                 self._unsubscribe_without_waiting()
 
-    def _subscribe(
-        self, topics: Iterable[str] | str | re.Pattern[str], listener: Listener | None
-    ) -> bool:
+    def _subscribe(self, topics: Topics, listener: Listener | None) -> bool:
         """Take the subscription over; False if it names no topics."""
         check_listener(listener)
+        if isinstance(topics, SubscriptionPattern):
+            self._subscribe_broker_pattern(topics, listener)
+            return True
         pattern = pattern_of(topics)
         names = [] if pattern is not None else topic_names(topics)
         if pattern is None and not names:
@@ -212,6 +217,19 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
             self._fetcher.buffer.retain_topics(names)
         self._group.subscription_changed()
         return True
+
+    def _subscribe_broker_pattern(
+        self, pattern: SubscriptionPattern, listener: Listener | None
+    ) -> None:
+        if self._config.group_protocol != CONSUMER_PROTOCOL:
+            raise IllegalStateError(
+                "the broker resolves a SubscriptionPattern only with group.protocol=consumer: "
+                "set it, or subscribe with re.compile(...)"
+            )
+        if self._group.group_id is None:
+            self._group.subscription_changed()  # raises: group.id is missing
+        self._subscriptions.subscribe_broker_pattern(pattern, listener)
+        self._group.subscription_changed()
 
     @still_awaitable
     def assign(self, partitions: Iterable[Partition]) -> None:
@@ -261,7 +279,10 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         self._wakeups.changed.set()
 
     def subscription(self) -> set[str]:
-        """The subscribed topics; for a pattern, the topics that match now."""
+        """The subscribed topics; for a pattern, the topics that match now.
+
+        Only the broker knows which topics match a `SubscriptionPattern`: these are the topics of assigned partitions.
+        """
         with self._use():
             return set(self._subscriptions.subscription())
 
@@ -477,7 +498,10 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
             return self._group.group_metadata()
 
     def enforce_rebalance(self, reason: str = "the program asked for it") -> None:
-        """Rebalance the group, beginning with the next `poll` (KIP-568)."""
+        """Rebalance the group, beginning with the next `poll` (KIP-568).
+
+        With group.protocol=consumer it only logs a warning: the coordinator decides when to rebalance.
+        """
         with self._use():
             self._group.request_rejoin(reason)
 

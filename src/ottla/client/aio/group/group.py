@@ -77,7 +77,7 @@ class GroupMember(Protocol):
     @property
     @abstractmethod
     def fencing(self) -> KafkaError | None:
-        """The error that ended this membership for good: another member uses its group.instance.id."""
+        """The error that ended this membership for good, such as another member with its group.instance.id."""
 
     @abstractmethod
     async def poll(self) -> None:
@@ -124,7 +124,7 @@ class GroupMember(Protocol):
 
     @abstractmethod
     def request_rejoin(self, reason: str) -> None:
-        """Rebalance in the next poll."""
+        """Rebalance in the next poll, if members can ask for that."""
 
     @abstractmethod
     async def unsubscribe(self) -> None:

@@ -20,7 +20,14 @@ from ottla.client.state.group.membership import (
     Generation,
     check_static_member,
 )
-from ottla.errors import AbortableError, CommitFailedError, ErrorCode, KafkaError, exception_for
+from ottla.errors import (
+    AbortableError,
+    CommitFailedError,
+    ErrorCode,
+    KafkaError,
+    RetriableError,
+    exception_for,
+)
 from ottla.model import TopicPartition
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
@@ -33,7 +40,10 @@ class CommittingMember(Protocol):
 
     group_instance_id: str | None
     poll_timed_out: bool
-    is_fenced: bool
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether another member uses this group.instance.id."""
 
     @property
     def stable_generation(self) -> Generation | None:
@@ -42,6 +52,10 @@ class CommittingMember(Protocol):
     @property
     def is_rebalancing(self) -> bool:
         """Whether the member waits for its next assignment."""
+
+    @property
+    def checked_generation(self) -> Generation | None:
+        """The member id and epoch that OffsetFetch is sent with; None if the coordinator does not check them."""
 
     def commit_failed(self, code: int, sent: Generation) -> AfterError | CommitFailure:
         """The coordinator refused a commit for one of its partitions."""
@@ -143,6 +157,8 @@ class OffsetCommits:
                 self._coordinator.forget(f"OffsetCommit was answered with {code.name}")
             case AfterError.REFRESH_AND_RETRY:
                 self._parts.network.request_update()
+            case AfterError.RETRY if code is ErrorCode.STALE_MEMBER_EPOCH:
+                return RetriableError(code, None, where)
         return exception_for(code, None, **where)
 
     def _rebalancing(self, what: str, where: Mapping[str, object]) -> KafkaError:

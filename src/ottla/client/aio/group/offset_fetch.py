@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ottla.client.aio.group.coordinator import CoordinatorLink
+from ottla.client.aio.group.offset_commit import CommittingMember
 from ottla.client.aio.network.network import Network
 from ottla.client.model import OffsetAndMetadata
 from ottla.client.state.group.group_offsets import (
@@ -13,9 +14,12 @@ from ottla.client.state.group.group_offsets import (
     fetched_offsets,
     group_error,
 )
-from ottla.errors import ErrorCode, RetriableError, TimedOutError, exception_for
+from ottla.errors import ErrorCode, KafkaError, RetriableError, TimedOutError, exception_for
 from ottla.model import TopicPartition
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest
+
+# Only members of the new protocol are checked (KIP-848).
+_OUTDATED_MEMBER = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 Committed = dict[TopicPartition, OffsetAndMetadata | None]
 
@@ -23,10 +27,17 @@ Committed = dict[TopicPartition, OffsetAndMetadata | None]
 class CommittedOffsets:
     """Asks the coordinator for committed offsets, and retries."""
 
-    def __init__(self, group_id: str, network: Network, coordinator: CoordinatorLink) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        network: Network,
+        coordinator: CoordinatorLink,
+        member: CommittingMember,
+    ) -> None:
         self._group_id = group_id
         self._network = network
         self._coordinator = coordinator
+        self._member = member
 
     async def fetch(self, partitions: Collection[TopicPartition], deadline_ms: float) -> Committed:
         """The committed offsets; waits for open transactions that commit some of them (KIP-447)."""
@@ -54,7 +65,8 @@ class CommittedOffsets:
         ids = TopicIds.of(self._network.cluster, partitions)
 
         def build(version: int) -> OffsetFetchRequest:
-            return fetch_request(self._group_id, partitions, ids, version)
+            member = self._member.checked_generation
+            return fetch_request(self._group_id, member, partitions, ids, version)
 
         answer = self._coordinator.send(OffsetFetchRequest, build, at_most=ids.at_most)
         if not await self._coordinator.answered_by(answer, deadline_ms):
@@ -64,9 +76,7 @@ class CommittedOffsets:
         if code:
             if code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
                 self._coordinator.forget(f"OffsetFetch was answered with {code.name}")
-            raise exception_for(
-                code, None, api="OffsetFetch", group=self._group_id, broker=self._coordinator.broker
-            )
+            raise self._refused(code)
         try:
             found = fetched_offsets(response, self._group_id, ids)
         except RetriableError as error:
@@ -74,6 +84,13 @@ class CommittedOffsets:
                 self._network.request_update()
             raise
         return {partition: found.get(partition) for partition in partitions}
+
+    def _refused(self, code: ErrorCode) -> KafkaError:
+        where = {"api": "OffsetFetch", "group": self._group_id, "broker": self._coordinator.broker}
+        if code in _OUTDATED_MEMBER:
+            # A heartbeat will tell the member its new epoch, or that it was removed; then anybody may ask.
+            return RetriableError(code, None, where)
+        return exception_for(code, None, **where)
 
     def _timed_out(
         self, partitions: Collection[TopicPartition], error: RetriableError | None

@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ottla.client.aio.group.classic.member import ClassicMember
+from ottla.client.aio.group.consumer.member import ConsumerMember
 from ottla.client.aio.group.group import GroupMember, MemberParts
 from ottla.client.aio.group.ungrouped import Ungrouped
 
-# By group.protocol. "consumer" (KIP-848) is refused by the options until it has a member here.
-MEMBERS: Final[Mapping[str, Callable[[MemberParts], GroupMember]]] = {"classic": ClassicMember}
+# By group.protocol.
+MEMBERS: Final[Mapping[str, Callable[[MemberParts], GroupMember]]] = {
+    "classic": ClassicMember,
+    "consumer": ConsumerMember,
+}
 
 
 def create_member(parts: MemberParts) -> GroupMember:

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
+from uuid import UUID
 
 from ottla.client.aio.network.peer_pool import PeerPool
 from ottla.client.state.metadata import ClusterMetadata, MetadataState, Topic
@@ -64,6 +65,11 @@ class MetadataFollower:
     def want_only(self, names: list[str]) -> None:
         """Follow these topics and no others."""
         self.state.want_only(names, self._now_ms())
+        self._wake.set()
+
+    def want_names_of(self, topic_ids: Iterable[UUID]) -> None:
+        """Find the names of these topics, and of no others; then follow them."""
+        self.state.want_names_of(topic_ids)
         self._wake.set()
 
     def want_all_topics(self) -> None:

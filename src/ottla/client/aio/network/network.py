@@ -37,6 +37,7 @@ class Network:
         self.on_update = follower.on_update
         self.want_topic = follower.want_topic
         self.want_only = follower.want_only
+        self.want_names_of = follower.want_names_of
         self.want_all_topics = follower.want_all_topics
         self.request_update = follower.request_update
         self.updated = follower.updated

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
-from ottla.client.model import OffsetAndMetadata
+from ottla.client.model import OffsetAndMetadata, SubscriptionPattern
 from ottla.client.state.consumer.iteration_queue import IterationQueue
 from ottla.client.state.consumer.positions import (
     NO_EPOCH,
@@ -26,7 +26,15 @@ class SubscriptionKind(Enum):
     NONE = "nothing"
     TOPICS = "subscribe(topics)"
     PATTERN = "subscribe(pattern)"
+    BROKER_PATTERN = "subscribe(SubscriptionPattern)"
     USER_ASSIGNED = "assign(partitions)"
+
+
+_SHARED: Final = (
+    SubscriptionKind.TOPICS,
+    SubscriptionKind.PATTERN,
+    SubscriptionKind.BROKER_PATTERN,
+)
 
 
 class SubscriptionState:
@@ -39,6 +47,7 @@ class SubscriptionState:
         self.default_reset = default_reset
         self.kind = SubscriptionKind.NONE
         self.pattern: re.Pattern[str] | None = None
+        self.broker_pattern: SubscriptionPattern | None = None
         # The rebalance listener, which the group member calls.
         self.listener: Any = None
         # Rises with every change of the assignment, so that a poll notices it.
@@ -73,6 +82,28 @@ class SubscriptionState:
             raise IllegalStateError("there is no subscription by pattern")
         return self._change_topics(topics)
 
+    def subscribe_broker_pattern(self, pattern: SubscriptionPattern, listener: Any = None) -> None:
+        """Have the group assign partitions of the topics that match by the broker."""
+        self._set_kind(SubscriptionKind.BROKER_PATTERN)
+        self.listener = listener
+        self.broker_pattern = pattern
+        self.topics_id += 1
+
+    def subscribe_from_broker(self, topics: Iterable[str]) -> bool:
+        """Set the topics that the broker has assigned for its pattern; True if they differ from before."""
+        if self.kind is not SubscriptionKind.BROKER_PATTERN:
+            raise IllegalStateError("there is no subscription by a pattern of the broker")
+        return self._change_topics(topics)
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether the subscription has this topic; the broker alone knows for its own patterns."""
+        match self.kind:
+            case SubscriptionKind.BROKER_PATTERN:
+                return True
+            case SubscriptionKind.PATTERN:
+                return self.matches_pattern(topic)
+        return self.uses_group and topic in self._topics
+
     def matches_pattern(self, topic: str) -> bool:
         return self.pattern is not None and self.pattern.fullmatch(topic) is not None
 
@@ -80,6 +111,7 @@ class SubscriptionState:
         """Forget subscription and assignment."""
         self.kind = SubscriptionKind.NONE
         self.pattern = None
+        self.broker_pattern = None
         self._topics = {}
         self._group_topics = {}
         self._assigned = {}
@@ -90,11 +122,11 @@ class SubscriptionState:
     @property
     def uses_group(self) -> bool:
         """Whether the group assigns the partitions."""
-        return self.kind in (SubscriptionKind.TOPICS, SubscriptionKind.PATTERN)
+        return self.kind in _SHARED
 
     @property
     def has_pattern(self) -> bool:
-        """Whether the topics follow from a pattern."""
+        """Whether the topics follow from a pattern that the client resolves."""
         return self.kind is SubscriptionKind.PATTERN
 
     def subscription(self) -> tuple[str, ...]:
@@ -154,9 +186,7 @@ class SubscriptionState:
 
     def matches_subscription(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether all partitions belong to the subscription, which may have changed since the member joined."""
-        if self.kind is SubscriptionKind.PATTERN:
-            return all(self.matches_pattern(partition.topic) for partition in partitions)
-        return all(partition.topic in self._topics for partition in partitions)
+        return all(self.is_subscribed(partition.topic) for partition in partitions)
 
     def _assign(self, partitions: Mapping[TopicPartition, None]) -> None:
         # Partitions of a topic together make smaller fetch requests.

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from ottla.client.model import OffsetAndMetadata
-from ottla.client.state.group.membership import Generation
+from ottla.client.state.group.membership import NO_GENERATION_ID, Generation
 from ottla.client.state.metadata import ClusterMetadata
 from ottla.errors import AbortableError, ErrorCode, KafkaError, exception_for
 from ottla.model import NO_TOPIC_ID, TopicPartition
@@ -109,9 +109,13 @@ def commit_errors(
 
 
 def fetch_request(
-    group_id: str, partitions: Collection[TopicPartition], ids: TopicIds, version: int
+    group_id: str,
+    member: Generation | None,
+    partitions: Collection[TopicPartition],
+    ids: TopicIds,
+    version: int,
 ) -> OffsetFetchRequest:
-    """An OffsetFetch request for these partitions.
+    """An OffsetFetch request for these partitions, by a member whose epoch is checked, or by anybody.
 
     If the version allows it, the coordinator answers UNSTABLE_OFFSET_COMMIT for offsets of open transactions (KIP-447).
     """
@@ -129,6 +133,8 @@ def fetch_request(
     by_id = version >= _FIRST_VERSION_WITH_IDS
     group = OffsetFetchRequestGroup(
         group_id=group_id,
+        member_id=None if member is None else member.member_id,
+        member_epoch=NO_GENERATION_ID if member is None else member.generation_id,
         topics=[
             OffsetFetchRequestTopics(
                 name="" if by_id else topic,

@@ -54,6 +54,23 @@ class HeartbeatSchedule:
         """A heartbeat was sent."""
         self._next_ms = now_ms + self._interval_ms
 
+    def join(self, now_ms: float, random_unit: float) -> None:
+        """Send the first heartbeat, which joins: now, or after a pause if the last one failed."""
+        self.polled(now_ms)
+        pause_ms = self._retry.delay_ms(self._failures - 1, random_unit) if self._failures else 0
+        self._next_ms = now_ms + pause_ms
+
+    def expedite(self, now_ms: float) -> None:
+        """Send a heartbeat now; only the pause after a failure still applies."""
+        if not self._failures:
+            self._next_ms = now_ms
+
+    def follow_interval(self, interval_ms: float, now_ms: float) -> None:
+        """The coordinator says how often it expects heartbeats."""
+        if interval_ms != self._interval_ms:
+            self._interval_ms = interval_ms
+            self._next_ms = now_ms + interval_ms
+
     def answered(self, now_ms: float) -> None:
         """The coordinator answered."""
         self._failures = 0

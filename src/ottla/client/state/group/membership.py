@@ -200,6 +200,11 @@ class Membership:
         return self.generation if self.state is MemberState.STABLE else None
 
     @property
+    def checked_generation(self) -> Generation | None:
+        """None: coordinators of the classic protocol do not check who asks for committed offsets."""
+        return None
+
+    @property
     def sends_leave(self) -> bool:
         """Whether leaving sends LeaveGroup: static members stay until their session ends (KIP-345)."""
         return (

@@ -1,9 +1,8 @@
-"""Heartbeats, which keep a member in its group while the program works, and the check of max.poll.interval.ms."""
+"""Heartbeats of the classic protocol."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -11,7 +10,8 @@ from typing import Any
 
 from ottla.client.aio.group.coordinator import CoordinatorLink
 from ottla.client.aio.group.group import MemberParts
-from ottla.client.state.group.heartbeat_schedule import DueAction, HeartbeatSchedule
+from ottla.client.aio.group.heartbeat_task import HeartbeatTask
+from ottla.client.state.group.heartbeat_schedule import HeartbeatSchedule
 from ottla.client.state.group.membership import (
     AfterError,
     Generation,
@@ -23,12 +23,9 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest
 
 log = logging.getLogger("ottla.client.group")
 
-# How long a waiting poll has to report itself before the member leaves.
-_LAST_CALL_MS = 10
 
-
-class HeartbeatTask:
-    """Sends heartbeats while the member is in the group, and leaves it if the program does not poll."""
+class ClassicHeartbeats(HeartbeatTask):
+    """Sends Heartbeat requests every heartbeat.interval.ms between JoinGroup and the end of the generation."""
 
     def __init__(
         self,
@@ -37,113 +34,26 @@ class HeartbeatTask:
         membership: Membership,
         on_poll_timeout: Callable[[], None],
     ) -> None:
-        config = parts.config
-        self._group_id = parts.group_id
-        self._retry = parts.network.retry
-        self._wake = parts.wake
-        self._coordinator = coordinator
+        super().__init__(parts, coordinator, on_poll_timeout)
         self._membership = membership
-        self._on_poll_timeout = on_poll_timeout
-        self._loop = asyncio.get_running_loop()
-        self._max_poll_interval_ms = config.max_poll_interval_ms
-        self._schedule = HeartbeatSchedule(
-            interval_ms=config.heartbeat_interval_ms,
-            session_timeout_ms=config.session_timeout_ms,
-            max_poll_interval_ms=config.max_poll_interval_ms,
-            retry=self._retry,
-            now_ms=self._now_ms(),
-        )
-        self._failure: Exception | None = None
-        self._is_last_call = False
-        self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        coordinator.on_found = self._coordinator_found
-
-    @property
-    def last_answered_ms(self) -> float | None:
-        """When the coordinator last answered a heartbeat; None if it never did."""
-        return self._schedule.last_answered_ms
 
     def begin(self) -> None:
         """The member has joined: the coordinator expects heartbeats from now on."""
         self._schedule.restart(self._now_ms())
-        self._changed.set()
-        if self._task is None:
-            self._task = self._loop.create_task(self._run())
+        self._start()
+
+    def _first_schedule(self) -> HeartbeatSchedule:
+        return HeartbeatSchedule(
+            interval_ms=self._config.heartbeat_interval_ms,
+            session_timeout_ms=self._config.session_timeout_ms,
+            max_poll_interval_ms=self._config.max_poll_interval_ms,
+            retry=self._retry,
+            now_ms=self._now_ms(),
+        )
 
     @property
-    def fencing(self) -> KafkaError | None:
-        """The error that ended heartbeats for good: another member uses this group.instance.id."""
-        failure = self._failure
-        if isinstance(failure, KafkaError) and failure.code is ErrorCode.FENCED_INSTANCE_ID:
-            return failure
-        return None
-
-    def polled(self) -> None:
-        """The program polls; raises the error of a heartbeat: fencing every time, others once."""
-        self._schedule.polled(self._now_ms())
-        failure = self._failure
-        if failure is not None:
-            if self.fencing is None:
-                self._failure = None
-                self._changed.set()
-            raise failure
-
-    async def close(self) -> None:
-        """Stop the task."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        try:
-            while True:
-                self._changed.clear()
-                await self._wait(self._step())
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            log.exception("group %s: heartbeats have ended", self._group_id)
-            self._failure = error
-            self._task = None
-            self._wake()
-
-    def _step(self) -> float | None:
-        """Do what is due; returns how long to wait in ms, None to wait until something changes."""
-        if not self._membership.heartbeats or self._failure is not None:
-            return None
-        if not self._coordinator.is_known:
-            # Only a coordinator can end the session: the next one says whether it did.
-            self._coordinator.look_up()
-            return self._retry.initial_ms
-        now_ms = self._now_ms()
-        match self._schedule.due(now_ms):
-            case DueAction.SESSION_EXPIRED:
-                self._coordinator.forget("no heartbeat was answered for session.timeout.ms")
-                return 0
-            case DueAction.POLL_EXPIRED if self._is_last_call:
-                self._is_last_call = False
-                self._on_poll_timeout()
-                return 0
-            case DueAction.POLL_EXPIRED:
-                # If this process was suspended, a poll may be waiting that had no chance to report itself.
-                self._is_last_call = True
-                self._wake()
-                return _LAST_CALL_MS
-            case DueAction.SEND:
-                self._schedule.sent(now_ms)
-                self._send()
-        self._is_last_call = False
-        # A waiting poll counts as polling, however long it waits: it is woken to report itself.
-        self._wake()
-        return min(self._schedule.next_ms() - now_ms, self._max_poll_interval_ms / 3)
-
-    async def _wait(self, delay_ms: float | None) -> None:
-        timeout = None if delay_ms is None else max(delay_ms, 0) / 1000
-        # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the event.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await self._changed.wait()
+    def _is_expected(self) -> bool:
+        return self._membership.heartbeats
 
     def _send(self) -> None:
         membership = self._membership
@@ -197,10 +107,3 @@ class HeartbeatTask:
                 )
             case _:
                 self._schedule.failed(now_ms, random.random())
-
-    def _coordinator_found(self) -> None:
-        self._schedule.restart_session(self._now_ms())
-        self._changed.set()
-
-    def _now_ms(self) -> float:
-        return self._loop.time() * 1000

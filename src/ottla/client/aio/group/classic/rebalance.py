@@ -13,6 +13,7 @@ from ottla.client.aio.group.classic.attempt_failure import AttemptFailedError
 from ottla.client.aio.group.classic.join import JoinAttempt
 from ottla.client.aio.group.coordinator import CoordinatorLink
 from ottla.client.aio.group.group import MemberParts
+from ottla.client.aio.group.rebalance_commit import RebalanceCommit
 from ottla.client.aio.group.rebalance_listener import ListenerCalls
 from ottla.client.aio.group.subscribed_topics import SubscribedTopics
 from ottla.client.metrics.group_metrics import GroupMetrics
@@ -71,14 +72,16 @@ class Rebalance:
         """The error that ended this membership for good."""
         self._attempt: JoinAttempt | None = None
         self._failures = 0
-        self.not_before_ms = 0.0
-        """When the next attempt may begin, or the commit before it be repeated."""
-        self._commit: asyncio.Future[None] | None = None
-        self.commit_deadline_ms: float | None = None
-        """When the rebalance goes on without the automatic commit before it."""
+        self._not_before_ms = 0.0
+        self._commit = RebalanceCommit(parts, auto_commit)
         self._joined_topics: frozenset[str] | None = None
         self._assigned_from: Mapping[str, Racks] | None = None
         self._topics_changed = False
+
+    @property
+    def due_ms(self) -> tuple[float | None, ...]:
+        """When the next attempt may begin, and when to look at the commit before it."""
+        return (self._not_before_ms, *self._commit.due_ms)
 
     @property
     def is_joining(self) -> bool:
@@ -121,7 +124,7 @@ class Rebalance:
                 if not self._subscriptions.uses_group:
                     return  # the listener has unsubscribed
             if self._attempt is None:
-                if self._now_ms() < self.not_before_ms:
+                if self._now_ms() < self._not_before_ms:
                     return
                 await self._begin_attempt()
             assert self._attempt is not None
@@ -163,35 +166,14 @@ class Rebalance:
         return True
 
     def _has_committed(self) -> bool:
-        """Whether the automatic commit before the rebalance is over; starts it, and starts it again after errors."""
-        if not self._config.enable_auto_commit or self._membership.generation.is_lost:
+        """Whether the automatic commit before the rebalance is over."""
+        if self._membership.generation.is_lost:
             # A member that was removed cannot commit; waiting would return records that other members have by now.
-            return self._commit_is_over()
-        if self.commit_deadline_ms is None:
-            # The coordinator removes a member that has not joined by then.
-            self.commit_deadline_ms = self._now_ms() + self._config.max_poll_interval_ms
-        if self._commit is None:
-            if self._now_ms() < self.not_before_ms:
-                return False
-            if self._protocol is RebalanceProtocol.EAGER:
-                # A poll must not return records behind the offsets of this commit.
-                self._subscriptions.mark_pending_revocation(self._subscriptions.assigned())
-            self._commit = self._auto_commit.start()
-        if self._now_ms() >= self.commit_deadline_ms:
-            log.error("group %s: no automatic commit before the rebalance", self._group_id)
-            return self._commit_is_over()
-        if not self._commit.done():
-            return False
-        if not self._commit.cancelled() and isinstance(self._commit.exception(), RetriableError):
-            self._commit = None
-            self.not_before_ms = self._now_ms() + self._config.retry_backoff_ms
-            return False
-        return self._commit_is_over()
-
-    def _commit_is_over(self) -> bool:
-        self._commit = None
-        self.commit_deadline_ms = None
-        return True
+            return self._commit.skip()
+        if self._config.enable_auto_commit and self._protocol is RebalanceProtocol.EAGER:
+            # A poll must not return records behind the offsets of this commit.
+            self._subscriptions.mark_pending_revocation(self._subscriptions.assigned())
+        return self._commit.is_over()
 
     # Joining
 
@@ -262,7 +244,7 @@ class Rebalance:
         if step is not AfterError.JOIN_AGAIN:
             delay_ms = self._network.retry.delay_ms(self._failures, random.random())
             self._failures += 1
-            self.not_before_ms = self._now_ms() + delay_ms
+            self._not_before_ms = self._now_ms() + delay_ms
 
     # After joining
 

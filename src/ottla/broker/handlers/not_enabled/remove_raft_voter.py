@@ -1,0 +1,30 @@
+"""RemoveRaftVoter: the metadata log has one voter, and kraft.version is 0."""
+
+from __future__ import annotations
+
+from ottla.broker.node import Node
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.request import RequestContext
+from ottla.errors import ErrorCode
+from ottla.wire.messages.remove_raft_voter import (
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
+
+
+def handle(
+    node: Node, request: RemoveRaftVoterRequest, context: RequestContext
+) -> RemoveRaftVoterResponse:
+    cluster_id = node.cluster.cluster_id
+    if request.cluster_id is not None and request.cluster_id != cluster_id:
+        return RemoveRaftVoterResponse(
+            error_code=ErrorCode.INCONSISTENT_CLUSTER_ID,
+            error_message=f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{cluster_id}"',
+        )
+    return RemoveRaftVoterResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        error_message="Cluster doesn't support removing voter because the kraft.version feature is 0",
+    )
+
+
+API = serve(RemoveRaftVoterRequest, RemoveRaftVoterResponse, handle)

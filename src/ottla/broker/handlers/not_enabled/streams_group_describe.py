@@ -1,0 +1,34 @@
+"""StreamsGroupDescribe: groups of Kafka Streams are not enabled."""
+
+from __future__ import annotations
+
+from ottla.broker.node import Node
+from ottla.broker.requests.api import serve
+from ottla.broker.requests.request import RequestContext
+from ottla.errors import ErrorCode
+from ottla.wire.messages.streams_group_describe import (
+    DescribedGroup,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
+
+
+def handle(
+    node: Node, request: StreamsGroupDescribeRequest, context: RequestContext
+) -> StreamsGroupDescribeResponse:
+    return StreamsGroupDescribeResponse(
+        groups=[
+            DescribedGroup(
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
+                group_id=group_id,
+                group_state="",
+                group_epoch=0,
+                assignment_epoch=0,
+                members=[],
+            )
+            for group_id in request.group_ids
+        ]
+    )
+
+
+API = serve(StreamsGroupDescribeRequest, StreamsGroupDescribeResponse, handle)

@@ -1,0 +1,19 @@
+"""ExpireDelegationToken: changes when a delegation token ends (KIP-48)."""
+
+from __future__ import annotations
+
+from ottla.wire.declare import message, wire
+from ottla.wire.types import Bytes, Int16, Int32, Int64
+
+
+@message(api=40, versions="1-2", flexible="2+")
+class ExpireDelegationTokenRequest:
+    hmac: Bytes
+    expiry_time_period_ms: Int64
+
+
+@message(api=40, versions="1-2", flexible="2+")
+class ExpireDelegationTokenResponse:
+    error_code: Int16
+    expiry_timestamp_ms: Int64
+    throttle_time_ms: Int32 = wire(default=0)
