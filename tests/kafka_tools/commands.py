@@ -269,7 +269,7 @@ _TRACE = re.compile(r"\s+at .*|\s+\.\.\. \d+ more|Caused by: .*")
 
 def comparable(title: str, text: str) -> str:
     """What a tool printed, without what differs from cluster to cluster."""
-    lines = []
+    lines: list[str] = []
     for line in text.splitlines():
         if _LEFT_OUT.match(line) or not line.strip():
             continue

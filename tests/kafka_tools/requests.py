@@ -82,7 +82,9 @@ def questions() -> list[Question]:
             *_config_resources(),
             *_loggers(),
             *_replicas(),
-            *_security(),
+            *_acls(),
+            *_tokens(),
+            *_users(),
             *_groups(),
         ]
         for version in versions
@@ -248,7 +250,7 @@ def _replicas() -> Asked:
     yield alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=[elsewhere]), [1, 2]
 
 
-def _security() -> Asked:
+def _acls() -> Asked:
     yield (
         describe_acls.DescribeAclsRequest(
             resource_type_filter=2,
@@ -282,6 +284,9 @@ def _security() -> Asked:
         permission_type=1,
     )
     yield delete_acls.DeleteAclsRequest(filters=[removed, removed]), [1, 3]
+
+
+def _tokens() -> Asked:
     yield (
         create_delegation_token.CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1),
         [1, 2, 3],
@@ -304,6 +309,9 @@ def _security() -> Asked:
         [1, 2],
     )
     yield describe_delegation_token.DescribeDelegationTokenRequest(owners=None), [1, 2, 3]
+
+
+def _users() -> Asked:
     user = describe_user_scram_credentials.UserName(name="bob")
     for users in (None, [], [user], [user, user]):
         yield (
