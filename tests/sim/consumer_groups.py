@@ -27,7 +27,7 @@ from tests.sim.world import World, every
 
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group.consumer.events import MemberState
-from ottla.core.group.requests import JOIN_EPOCH, STATIC_LEAVE_EPOCH
+from ottla.core.group.requests import STATIC_LEAVE_EPOCH
 from ottla.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -68,14 +68,10 @@ def consumer_options(rng: random.Random) -> dict[str, object]:
 def may_come_again(request: object, version: int) -> bool:
     """Whether a request that comes a second time does no harm.
 
-    A heartbeat that tells what a member owns, joins or leaves carries nothing that tells it from a later one: a
-    coordinator believes it, as Kafka's does. So does one that is asked by a classic member to join.
+    A heartbeat, and the JoinGroup of a classic member, carries nothing that tells it from a later one: a coordinator
+    believes what it says of the member, and takes its answer for told, as Kafka's does.
     """
-    if isinstance(request, JoinGroupRequest):
-        return False
-    if not isinstance(request, ConsumerGroupHeartbeatRequest):
-        return True
-    return request.member_epoch > JOIN_EPOCH and request.topic_partitions is None
+    return not isinstance(request, JoinGroupRequest | ConsumerGroupHeartbeatRequest)
 
 
 class ClassicMember(Member):
