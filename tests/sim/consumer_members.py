@@ -227,8 +227,9 @@ class ConsumerMember(GroupClient):
             told = None
         if told is None or told.topics != subscription.topics:
             request.subscribed_topic_names = list(subscription.topics)
-        before = None if told is None else told.pattern
-        if subscription.pattern != before or (told is None and self.member_epoch != JOIN_EPOCH):
+        # One that joins again may have had another pattern when the coordinator last heard of it. (The Java client 4.3.1
+        # does not tell then that it has none.)
+        if told is None or told.pattern != subscription.pattern:
             request.subscribed_topic_regex = subscription.pattern or ""
         if told is None or self._told_owned != owned:
             request.topic_partitions = _by_topic(owned)
