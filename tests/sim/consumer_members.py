@@ -227,8 +227,8 @@ class ConsumerMember(GroupClient):
             told = None
         if told is None or told.topics != subscription.topics:
             request.subscribed_topic_names = list(subscription.topics)
-        # One that joins again may have had another pattern when the coordinator last heard of it. (The Java client 4.3.1
-        # does not tell then that it has none.)
+        # One that joins again may have had another pattern when the coordinator last heard of it. (The Java client
+        # 4.3.1 does not tell then that it has none.)
         if told is None or told.pattern != subscription.pattern:
             request.subscribed_topic_regex = subscription.pattern or ""
         if told is None or self._told_owned != owned:
