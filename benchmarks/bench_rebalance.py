@@ -33,14 +33,17 @@ Scenario = Callable[[], float]
 NewGroup = Callable[[Peer, int], Group | ConsumerGroup]
 
 
+# The least time between two target assignments of a group; this is the default of both brokers.
+ASSIGNMENT_INTERVAL_MS = int(os.environ.get("BENCH_ASSIGNMENT_INTERVAL_MS", "1000"))
+MARGIN_MS = 100
+
+
 def find_peers() -> tuple[list[Peer], dict[str, str]]:
-    """Without the delays that gather changes before a rebalance; Kafka's defaults are 3000 and 1000."""
+    """Without the delay of a first classic rebalance, whose default is 3000."""
     return peers_with_options(
         {
             "group.initial.rebalance.delay.ms": os.environ.get("BENCH_REBALANCE_DELAY_MS", "0"),
-            "group.consumer.assignment.interval.ms": os.environ.get(
-                "BENCH_ASSIGNMENT_INTERVAL_MS", "0"
-            ),
+            "group.consumer.assignment.interval.ms": ASSIGNMENT_INTERVAL_MS,
             "group.consumer.min.heartbeat.interval.ms": SHORTEST_INTERVAL_MS,
         }
     )
@@ -48,6 +51,14 @@ def find_peers() -> tuple[list[Peer], dict[str, str]]:
 
 def interval_ms(size: int) -> int:
     return max(SHORTEST_INTERVAL_MS, size * 1000 // HEARTBEATS_PER_SECOND)
+
+
+def rest(group: Group | ConsumerGroup, size: int) -> None:
+    """A stable group beats until the next change is a change by itself."""
+    milliseconds = interval_ms(size)
+    if isinstance(group, ConsumerGroup):
+        milliseconds = max(milliseconds, ASSIGNMENT_INTERVAL_MS + MARGIN_MS)
+    group.beat(milliseconds / 1000)
 
 
 def classic(peer: Peer, size: int) -> Group:
@@ -86,7 +97,7 @@ def one_more(new_group: NewGroup, size: int, peer: Peer, seconds: float) -> Meas
 
     @contextmanager
     def scenario() -> Iterator[Scenario]:
-        group.beat(interval_ms(size) / 1000)
+        rest(group, size)
         yield group.newcomer()
         group.shrink()
 
@@ -101,8 +112,9 @@ def one_leaves(new_group: NewGroup, size: int, peer: Peer, seconds: float) -> Me
 
     @contextmanager
     def scenario() -> Iterator[Scenario]:
+        rest(group, size)
         group.newcomer()()
-        group.beat(interval_ms(size) / 1000)
+        rest(group, size)
         yield group.shrink
 
     measurement = timed(peer, seconds, scenario)

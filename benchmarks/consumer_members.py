@@ -268,7 +268,7 @@ class ConsumerGroup:
                 self._idle.append((time.perf_counter() + member.interval_seconds, member))
 
     def is_stable_since(self, epoch: int) -> bool:
-        """Whether all are at one epoch after this one, and have all partitions."""
+        """Whether all are at one epoch after this one, and each has its share of all partitions."""
         current = self.members[0].epoch
         if current <= epoch or any(
             member.epoch != current or member.is_moving for member in self.members
@@ -277,7 +277,9 @@ class ConsumerGroup:
         owned = [one for member in self.members for one in member.owned]
         if len(set(owned)) != len(owned):
             raise RefusedError("a partition is assigned twice")
-        return len(owned) == self.partition_count
+        # As long as there are no new targets, members that joined have the epoch of the last ones, and nothing.
+        shares = [len(member.owned) for member in self.members]
+        return len(owned) == self.partition_count and max(shares) - min(shares) <= 1
 
     def _forget(self, member: ConsumerMember) -> None:
         descriptor = member.connection.socket.fileno()

@@ -17,6 +17,7 @@ from ottla.app import (
     App,
     BatchItemError,
     DeadLetter,
+    Depends,
     Header,
     Key,
     Retry,
@@ -334,6 +335,24 @@ def test_a_filter_takes_what_the_handler_takes(app: App) -> None:
             t.blocking.send("orders", Order(table, []))
         t.blocking.settled()
     assert seen == [2]
+
+
+def limit() -> int:
+    return 1
+
+
+def is_above_limit(order: Order, least: Annotated[int, Depends(limit)]) -> bool:
+    return order.table > least
+
+
+def test_a_filter_with_a_dependency_is_refused_where_it_is_declared(app: App) -> None:
+    with pytest.raises(
+        ConfigError, match="bill: the filter takes only parts of the record: remove"
+    ):
+
+        @app.listener("orders", filter=is_above_limit)
+        async def bill(order: Order) -> None:
+            pass
 
 
 def test_manual_acknowledgement(app: App) -> None:

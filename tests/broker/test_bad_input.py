@@ -85,7 +85,7 @@ def assert_closed_by(broker: ottla.Broker, data: bytes) -> None:
         (b"\xff" * 100, "a frame of -1 bytes"),
         (framed(header(9999, 0) + bytes(20)), "API 9999 is not served"),
         (framed(header(-1, 0) + bytes(20)), "API -1 is not served"),
-        (framed(header(68, 0) + bytes(20)), "API 68 is not served"),
+        (framed(header(62, 0) + bytes(20)), "API 62 is not served"),
         (framed(header(3, 99) + bytes(20)), "Metadata v99 is not served"),
         (framed(header(0, 2) + bytes(20)), "Produce v2 is not served"),
         (framed(header(1, -1) + bytes(20)), "Fetch v-1 is not served"),

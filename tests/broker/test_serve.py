@@ -192,12 +192,12 @@ def test_what_is_refused_is_in_the_log_of_the_process(serve_process: ServeProces
         with pytest.raises(ConnectionError):
             connection.receive_frame()
     with RawConnection(serve_process.address) as connection:
-        connection.socket.sendall(struct.pack(">ihhih", 10, 77, 1, 1, -1))
+        connection.socket.sendall(struct.pack(">ihhih", 10, 62, 1, 1, -1))
         with pytest.raises(ConnectionError):
             connection.receive_frame()
     assert serve_process.stop() == 0
     assert "an HTTP request" in serve_process.log
-    assert "API 77 is not served" in serve_process.log
+    assert "API 62 is not served" in serve_process.log
     assert "Traceback" not in serve_process.log
 
 

@@ -75,7 +75,8 @@ def test_partitions_are_answered_each_on_its_own(
     wanted = {("missing", 0): 1, (topic, 9): 1, (topic, 0): 1}
     errors = ask.commit_offsets(connection, name, who, group, wanted, version=version)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert errors == [unknown, unknown, NONE]
+    missing = ErrorCode.UNKNOWN_TOPIC_ID if version >= ask.OFFSETS_BY_TOPIC_ID else unknown
+    assert errors == [missing, unknown, NONE]
     errors = ask.commit_offsets(
         connection, name, who, group, {(topic, 1): 1}, version=version, metadata="m" * 4097
     )
@@ -92,13 +93,13 @@ def test_nothing_is_written_outside_of_a_transaction(
     )
     assert error is ErrorCode.INVALID_PRODUCER_EPOCH
     (error,) = ask.commit_offsets(connection, name, who, group, {(topic, 0): 1}, version=version)
-    expected = {5: NONE, 4: ErrorCode.TRANSACTION_ABORTABLE}
+    expected = {6: NONE, 5: NONE, 4: ErrorCode.TRANSACTION_ABORTABLE}
     assert error is expected.get(version, ErrorCode.INVALID_TXN_STATE)
     is_pending = stable(connection, group, topic) is UNSTABLE
     assert is_pending == (version >= IMPLICIT_SINCE)
 
 
-@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("version", [3, 4, 5, 6])
 def test_only_members_of_the_generation_commit_for_a_group(
     connection: RawConnection, topic: str, group: str, name: str, version: int
 ) -> None:
@@ -122,7 +123,21 @@ def test_only_members_of_the_generation_commit_for_a_group(
     assert stable(connection, group, topic) is UNSTABLE
 
 
-@pytest.mark.parametrize("version", [0, 2, 5])
+@pytest.mark.parametrize("version", [3, 5, 6])
+def test_a_generation_of_a_group_that_does_not_exist_is_refused(
+    connection: RawConnection, topic: str, group: str, name: str, version: int
+) -> None:
+    """Since topics go by id, clients are told that the group is the reason (KIP-1319)."""
+    who = begin(connection, name, group, version)
+    member: dict[str, Any] = {"generation_id": 3, "member_id": "stranger"}
+    (error,) = ask.commit_offsets(
+        connection, name, who, group, {(topic, 0): 1}, version=version, **member
+    )
+    by_id = version >= ask.OFFSETS_BY_TOPIC_ID
+    assert error is (ErrorCode.GROUP_ID_NOT_FOUND if by_id else ErrorCode.ILLEGAL_GENERATION)
+
+
+@pytest.mark.parametrize("version", [0, 2, 5, 6])
 def test_the_last_commit_of_a_transaction_counts(
     connection: RawConnection, topic: str, group: str, name: str, version: int
 ) -> None:

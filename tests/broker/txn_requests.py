@@ -39,6 +39,7 @@ from ottla.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -65,6 +66,7 @@ ADD_BATCHED_SINCE = 4
 PRODUCE_V1, PRODUCE_V2 = 11, 12
 END_V1, END_V2 = 4, 5
 OFFSETS_V1, OFFSETS_V2 = 4, 5
+OFFSETS_BY_TOPIC_ID = 6
 ADD_CLIENT_VERSION = 3
 
 
@@ -229,10 +231,20 @@ def commit_offsets(
     request = commit_offsets_request(
         transactional_id, who, group, offsets, metadata=metadata, **member
     )
+    if version >= OFFSETS_BY_TOPIC_ID:
+        known = topic_ids(connection)
+        for topic in request.topics:
+            topic.topic_id = known.get(topic.name, uuid.uuid4())
     answer = connection.call(request, TxnOffsetCommitResponse, version)
     return [
         ErrorCode(partition.error_code) for topic in answer.topics for partition in topic.partitions
     ]
+
+
+def topic_ids(connection: RawConnection) -> dict[str, uuid.UUID]:
+    """The ids of all topics."""
+    answer = connection.call(MetadataRequest(topics=None), MetadataResponse, 12)
+    return {topic.name: topic.topic_id for topic in answer.topics}
 
 
 def commit_offsets_request(

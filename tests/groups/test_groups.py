@@ -8,7 +8,7 @@ import time
 import pytest
 from tests.groups.brokers import Running
 from tests.groups.checker import problems, problems_without_faults, repeated_records
-from tests.groups.conftest import MakeGroup, Topics, in_turn
+from tests.groups.conftest import CLIENTS_OF_BOTH_PROTOCOLS, MakeGroup, Topics, in_turn
 from tests.groups.feed import Feed
 from tests.groups.history import (
     ASSIGNED,
@@ -25,6 +25,7 @@ PARTITIONS = 4
 COMMIT_DELAY_MS = 500
 
 
+@pytest.mark.parametrize("client", CLIENTS_OF_BOTH_PROTOCOLS, indirect=True)
 def test_members_join_and_leave_and_every_record_is_processed_once(
     bootstrap: str, topics: Topics, client: Client, make_group: MakeGroup, ottla_topic: str
 ) -> None:

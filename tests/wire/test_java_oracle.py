@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests import maven
-from tests.maven import NO_LOGGING
 from tests.wire.every_message import (
     UNKNOWN_TO_KIO,
     Case,
@@ -102,8 +101,7 @@ def test_the_recorded_answers_are_those_of_the_java_client(
     if shutil.which("javac") is None:
         pytest.skip("Kafka's classes need javac, which is not installed")
     shared = tmp_path_factory.getbasetemp().parent
-    artifacts = {"org.apache.kafka:kafka-clients": CLIENT_VERSION, **NO_LOGGING}
-    jars = maven.jars(f"kafka-clients-{CLIENT_VERSION}", artifacts, shared)
+    jars = maven.kafka_client(shared, CLIENT_VERSION)
     questions = [line_of(case, message) for case in UNKNOWN_TO_KIO for message in values_of(case)]
     done = subprocess.run(
         [

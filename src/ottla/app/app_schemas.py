@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.schemas.serializers.lookups import AnyRegistryClient
     from ottla.schemas.subjects import SubjectStrategy
 
-FORMATS: Final = ("avro", "json", "protobuf")
+FORMATS: Final[tuple[Format, ...]] = ("avro", "json", "protobuf")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,12 +47,13 @@ class AppSchemas:
     ) -> None:
         from ottla.schemas.config import read_registry_config
 
-        if default_format not in FORMATS:
+        chosen = next((each for each in FORMATS if each == default_format), None)
+        if chosen is None:
             raise ConfigError(f"schema_format={default_format!r}: write avro, json or protobuf")
         read_registry_config(dict(registry_options))
         self._registry_options = dict(registry_options)
         self._codec_options = dict(codec_options)
-        self._default: Format = default_format  # type: ignore[assignment]
+        self._default: Format = chosen
         self._choices: dict[type, SchemaChoice] = {}
         self._client: AnyRegistryClient | None = None
         self._codecs: dict[type, Codec[Any]] = {}
@@ -132,7 +133,11 @@ class AppSchemas:
         client, self._client = self._client, None
         self._codecs.clear()
         if client is not None:
-            await client.aclose()  # type: ignore[union-attr]
+            from ottla.schemas.client.aio import AsyncSchemaRegistryClient
+
+            # The client of `for_threads` is closed there.
+            if isinstance(client, AsyncSchemaRegistryClient):
+                await client.aclose()
 
 
 class _CodecOfRun:

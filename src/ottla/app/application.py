@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import (
@@ -618,8 +619,7 @@ class App:
 
     async def _prepare_topics(self, clients: ClientFactory) -> None:
         admin = clients.admin
-        servers = self.options.bootstrap_servers
-        shown = servers if isinstance(servers, str) else ",".join(map(str, servers or ()))  # type: ignore[call-overload]
+        shown = self.options.servers_text
         try:
             async with asyncio.timeout(self._start_seconds):
                 existing = await existing_topics(admin)
@@ -672,7 +672,7 @@ class App:
         if self._has_started_up:
             # Also if a hook or a listener could not start: what the hooks before have opened is closed.
             self._has_started_up = False
-            steps += [lambda hook=hook: _call(hook) for hook in self._shutdown]  # type: ignore[misc]
+            steps += [partial(_call, hook) for hook in self._shutdown]
         if replies is not None:
             steps.append(replies.close)
         steps.append(self._template.close)

@@ -63,8 +63,8 @@ class AppUnderTest:
         self.app = app
         self.failures: list[HandlerFailure] = []
         """Every run of a handler that raised, oldest first."""
-        self._own_broker = Broker() if broker is None else None
-        self.broker: Broker = broker or self._own_broker  # type: ignore[assignment]
+        self._owns_broker = broker is None
+        self.broker = Broker() if broker is None else broker
         """The broker, with its faults and its clock."""
         self.blocking = BlockingTest(self)
         """The same without `await`."""
@@ -111,8 +111,8 @@ class AppUnderTest:
     def _set_up(self) -> None:
         if self._before is not None:
             raise IllegalStateError("the test of the app has begun already")
-        if self._own_broker is not None:
-            self._own_broker.start()
+        if self._owns_broker:
+            self.broker.start()
         servers = self.broker.bootstrap_servers
         try:
             if self.app.uses_schemas:
@@ -135,8 +135,8 @@ class AppUnderTest:
         registry, self.registry = self.registry, None
         if registry is not None:
             registry.stop()
-        if self._own_broker is not None:
-            self._own_broker.stop()
+        if self._owns_broker:
+            self.broker.stop()
 
     def _raise_unexpected(self, kind: type[BaseException] | None) -> None:
         """A test that ended well must not hide that a handler failed."""

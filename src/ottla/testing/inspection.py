@@ -20,7 +20,7 @@ from ottla.testing.faults import OWN_CLIENT_ID
 from ottla.testing.seeding import Seed, read_seed, write_seed
 
 if TYPE_CHECKING:
-    from ottla.client.admin_model.groups import GroupDescription, GroupListing
+    from ottla.client.admin_model.groups import GroupDescription
     from ottla.client.admin_model.transactions import TransactionDescription
     from ottla.client.blocking.admin import Admin
     from ottla.client.blocking.consumer import Consumer
@@ -99,7 +99,7 @@ class Inspection(ABC):
     def groups(self) -> dict[str, GroupDescription]:
         """Every group by its id: state, members, and what each member is assigned."""
         with self._admin() as admin:
-            return _described(admin, admin.list_groups())
+            return admin.describe_groups(admin.list_groups())
 
     def transactions(self) -> dict[str, TransactionDescription]:
         """Every transactional id that a producer has used: state, producer, and the partitions of what is open."""
@@ -114,8 +114,8 @@ class Inspection(ABC):
         """
         with self._admin() as admin:
             found = admin.list_consumer_group_offsets([group])[group]
-            listed = {name: each for name, each in admin.list_groups().items() if name == group}
-            described = _described(admin, listed).get(group)
+            listed = [each for each in admin.list_groups() if each == group]
+            described = admin.describe_groups(listed).get(group)
         committed = {
             partition: each.offset for partition, each in found.items() if each is not None
         }
@@ -234,15 +234,6 @@ class Inspection(ABC):
         from ottla.client.blocking.admin import Admin
 
         return Admin(bootstrap_servers=self._answering_servers(), client_id=OWN_CLIENT_ID)
-
-
-def _described(admin: Admin, listed: Mapping[str, GroupListing]) -> dict[str, GroupDescription]:
-    """Describes groups of both protocols, each in the way of its own."""
-    from ottla.client.admin_model.groups import GroupType
-
-    new = [name for name, each in listed.items() if each.type is GroupType.CONSUMER]
-    classic = [name for name, each in listed.items() if each.type is not GroupType.CONSUMER]
-    return {**admin.describe_groups(classic), **admin.describe_consumer_groups(new)}
 
 
 def _read(

@@ -175,9 +175,10 @@ def test_clients_that_say_who_they_are_have_to_be_members(
     assert plain == error
 
 
-def test_a_generation_of_a_group_that_does_not_exist_is_an_old_one() -> None:
+def test_a_generation_of_a_group_that_does_not_exist_is_refused() -> None:
     groups = Groups()
-    assert groups.commit_in_transaction(7, offset(), generation=1, member_id="a") is OLD
+    refused = groups.commit_in_transaction(7, offset(), generation=1, member_id="a")
+    assert refused is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_metadata_that_is_too_large_costs_only_its_partition() -> None:

@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tests.groups.workers.reporting import BATCH_RECORDS, Identity, Place, Reporter
 
+from ottla import SubscriptionPattern
 from ottla.client.model import ConsumerGroupMetadata, ConsumerRecord
 from ottla.model import TopicPartition
 
@@ -60,6 +61,8 @@ class OttlaMember(Generic[C]):
     def wanted(self) -> Any:
         """What it subscribes to."""
         options = self.reporter.options
+        if "broker.pattern" in options:
+            return SubscriptionPattern(options["broker.pattern"])
         return f"^{options['pattern']}" if "pattern" in options else self.reporter.topics
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -80,20 +80,31 @@ class AppOptions:
         """The brokers, as they were given; None if none were."""
         return self.consumer.get("bootstrap.servers")
 
+    @property
+    def servers_text(self) -> str:
+        """The brokers as one text, for messages."""
+        servers = self.bootstrap_servers
+        if isinstance(servers, Iterable) and not isinstance(servers, str):
+            return ",".join(map(str, servers))
+        return str(servers or "")
+
     def with_servers(self, servers: str) -> AppOptions:
         """The same options for another cluster, without encryption and authentication."""
-        sides = {
-            side: {
-                **{
-                    name: value
-                    for name, value in getattr(self, side).items()
-                    if not name.startswith(("security.", "ssl.", "sasl."))
-                },
-                "bootstrap.servers": servers,
-            }
-            for side in SIDES
-        }
-        return replace(self, **sides)  # type: ignore[arg-type]
+        return replace(
+            self,
+            consumer=_with_servers(self.consumer, servers),
+            producer=_with_servers(self.producer, servers),
+            admin=_with_servers(self.admin, servers),
+        )
+
+
+def _with_servers(options: Mapping[str, object], servers: str) -> dict[str, object]:
+    plain = {
+        name: value
+        for name, value in options.items()
+        if not name.startswith(("security.", "ssl.", "sasl."))
+    }
+    return {**plain, "bootstrap.servers": servers}
 
 
 def knows(config_class: type[Config], name: str) -> bool:

@@ -33,7 +33,11 @@ from ottla.app.declarations.compiled_handler import (
     is_generator,
 )
 from ottla.app.declarations.handler_results import read_results
-from ottla.app.declarations.handler_signature import HandlerSignature, SignatureReader
+from ottla.app.declarations.handler_signature import (
+    FromRecord,
+    HandlerSignature,
+    SignatureReader,
+)
 from ottla.app.declarations.listener_spec import (
     Ack,
     AckMode,
@@ -482,7 +486,13 @@ def _filter(
         raise ConfigError(f"filter={function!r}: give a plain function, not an async one")
     reader = SignatureReader(f"{name}: the filter", decoding, value_type=value_type)
     signature = reader.read(function)
-    readers = [each.read for each in signature.arguments]  # type: ignore[union-attr]
+    readers = []
+    for argument in signature.arguments:
+        if not isinstance(argument, FromRecord):
+            raise ConfigError(
+                f"{name}: the filter takes only parts of the record: remove its parameter {argument.name}"
+            )
+        readers.append(argument.read)
 
     def accepts(record: RawRecord) -> bool:
         try:

@@ -88,12 +88,13 @@ class ClientSeries:
         gauges: dict[SeriesName, float] = {}
         for point in decoded.points:
             yield
+            if self._clients.get(instance.instance_id) is not client:
+                return  # it was forgotten meanwhile
             reason = self._add_point(client, gauges, own, point)
             if reason is not None:
                 self.dropped[reason] += 1
-        if self._clients.get(instance.instance_id) is client:  # and was not forgotten meanwhile
-            self.count += len(gauges) - len(client.gauges)
-            client.gauges = gauges
+        self.count += len(gauges) - len(client.gauges)
+        client.gauges = gauges
 
     def _find(self, instance: ClientInstance) -> _ClientSeries:
         """The client of a push. A connection has one: a client that invents ids has to connect for each of them."""
@@ -130,16 +131,20 @@ class ClientSeries:
         if name not in series:
             if len(gauges) + len(client.sums) >= MAX_SERIES_PER_CLIENT:
                 return Dropped.CLIENT_LIMIT
-            if not self._has_room(len(gauges) - len(client.gauges)):
+            if not self._has_room(client, len(gauges) - len(client.gauges)):
                 return Dropped.TOTAL_LIMIT
             self.count += not is_gauge  # gauges are counted when they are complete
         before = series.get(name, 0) if point.kind is PointKind.DELTA else 0
         series[name] = before + point.value
         return None
 
-    def _has_room(self, uncounted: int) -> bool:
-        while self.count + uncounted >= MAX_SERIES and self._gone:
-            self._forget(next(iter(self._gone)))
+    def _has_room(self, client: _ClientSeries, uncounted: int) -> bool:
+        """Whether a client may have one more series; others that have gone make room for it."""
+        for instance_id in list(self._gone):
+            if self.count + uncounted < MAX_SERIES:
+                break
+            if self._clients[instance_id] is not client:
+                self._forget(instance_id)
         return self.count + uncounted < MAX_SERIES
 
     def _own_labels(self, instance_id: uuid.UUID, client: Client) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ whoever had it before.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -87,7 +88,7 @@ def drop_letters(arguments: Arguments) -> int:
 Counts = dict[tuple[int, str], int]
 
 
-class _Change:
+class _Change(ABC):
     """Goes through the letters of a topic, and notes in transactions which are done now."""
 
     def __init__(self, admin: Admin, arguments: Arguments, topic: TopicDescription) -> None:
@@ -97,12 +98,13 @@ class _Change:
         self._wanted = LetterFilter.of(arguments)
         self._counts: Counts = {}
 
+    @abstractmethod
     def outgoing(self, letter: Letter) -> OutgoingRecord | None:
         """What is sent when the letter is done."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finished(self, done: Mapping[int, DoneLetters]) -> None:
-        """All letters are done."""
+        """What follows when all letters are done."""
 
     def run(self) -> Counts:
         """Do it, or only count without --execute."""
@@ -235,6 +237,9 @@ class _Replay(_Change):
                 )
             self._partition_counts[topic] = len(found[topic].partitions)
         return self._partition_counts[topic]
+
+    def finished(self, done: Mapping[int, DoneLetters]) -> None:
+        """Nothing: letters that were replayed stay, and are noted as done."""
 
 
 class _Drop(_Change):

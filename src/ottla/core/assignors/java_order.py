@@ -25,6 +25,13 @@ def text_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
+def sorted_texts(texts: Iterable[str]) -> list[str]:
+    """The strings in `text_order`."""
+    found = list(texts)
+    # Code points and UTF-16 units are the same here, and need no keys.
+    return sorted(found) if "".join(found).isascii() else sorted(found, key=text_order)
+
+
 def hash_map_order(texts: Iterable[str]) -> list[str]:
     """The order in which a `HashMap` lists keys that were put in this order."""
     keys = list(dict.fromkeys(texts))

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from ottla.schemas.compatibility.formats import parse_schema, problems_reading
@@ -129,7 +130,7 @@ class RegistryService:
                 found = ["Incompatible because of different schema type"]
             else:
                 old = await self._parse_stored(version.content)
-                found = await self.on_thread(lambda old=old: _compare(new, old, level))  # type: ignore[misc]
+                found = await self.on_thread(partial(_compare, new, old, level))
             if found:
                 return [
                     *found,

@@ -12,6 +12,7 @@ from tests.core.group.consumer.consumers import (
     settle,
 )
 
+from ottla.core.group.consumer.events import TargetEpochSaved
 from ottla.core.group.consumer.group import ConsumerState
 from ottla.core.group.requests import (
     CommitSender,
@@ -109,10 +110,12 @@ def test_fifty_members_share_evenly_and_keep_what_they_have(groups: ConsumerGrou
     members = [Consumer(groups, f"m{n}", frozenset({"many"})) for n in range(50)]
     for member in members:
         member.join()
+    groups.pass_ms(1000)
     settle(*members)
     assert {member.count for member in members} == {2}
     before = {member.member_id: member.owned for member in members}
     members[7].leave()
+    groups.pass_ms(1000)
     rest = members[:7] + members[8:]
     settle(*rest)
     assert sum(member.count for member in rest) == 100
@@ -155,6 +158,20 @@ def test_targets_are_not_computed_more_often_than_the_interval_allows() -> None:
     groups.pass_ms(1000)
     settle(a, b)
     assert (a.count, b.count) == (2, 2)
+
+
+def test_many_members_that_join_at_once_have_their_targets_computed_a_few_times(
+    groups: ConsumerGroups,
+) -> None:
+    groups.topics.create("many", 500)
+    members = [Consumer(groups, f"m{n}", frozenset({"many"})) for n in range(500)]
+    for member in members:
+        member.join()
+    computed = sum(isinstance(event, TargetEpochSaved) for event in groups.events)
+    assert computed <= 25, "no time has passed"
+    groups.pass_ms(1000)
+    settle(*members)
+    assert {member.count for member in members} == {1}
 
 
 def test_a_member_that_waits_for_partitions_of_others_asks_again_soon(

@@ -29,6 +29,8 @@ FIRST_INIT_THAT_BUMPS: Final = 3
 _NEWEST_ADD_PARTITIONS: Final = 3
 _NEWEST_END_TXN_V1: Final = 4
 _NEWEST_OFFSET_COMMIT_V1: Final = 4
+# Later ones need the ids of topics: a producer does not follow the topics that its program reads.
+_NEWEST_OFFSET_COMMIT_BY_NAME: Final = 5
 _NEWEST_INIT: Final = 5
 _FIRST_OFFSET_COMMIT_WITH_MEMBER: Final = 3
 _NO_TIMEOUT_MS: Final = 2**31 - 1
@@ -196,7 +198,7 @@ def txn_offset_commit(
                 codes[key] = each.error_code
         return codes
 
-    at_most = None if is_version_2 else _NEWEST_OFFSET_COMMIT_V1
+    at_most = _NEWEST_OFFSET_COMMIT_BY_NAME if is_version_2 else _NEWEST_OFFSET_COMMIT_V1
     return CoordinatorRequest(
         TxnOffsetCommitRequest, build, codes_of, (KEY_GROUP, group.group_id), at_most
     )

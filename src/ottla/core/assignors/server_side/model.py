@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from ottla.core.assignors.java_order import hash_map_order, text_order
+from ottla.core.assignors.java_order import hash_map_order, sorted_texts
 
 Partitions = Mapping[UUID, frozenset[int]]
 """Partitions by topic; a topic without any is not in it."""
@@ -47,7 +47,7 @@ class ServerAssignor(Protocol):
 
 def in_hash_map_order(members: Mapping[str, Subscriber]) -> list[str]:
     """The member ids as Kafka's coordinator walks them; it does not matter in which order they are in the mapping."""
-    return hash_map_order(sorted(members, key=text_order))
+    return hash_map_order(sorted_texts(members))
 
 
 def is_homogeneous(members: Mapping[str, Subscriber]) -> bool:

@@ -54,6 +54,9 @@ UNCHANGED_TIMEOUT = -1
 # A member that waits for others, or for the next targets, is told to ask again so soon. Kafka lets it wait for its
 # whole interval, which makes up most of the time of a rebalance.
 WAITING_INTERVAL_MS = 500
+# The least time between two target assignments grows with the group, whatever the options say: computing them takes
+# some 8 us per member, and a thousand members that join at once must not do that a thousand times.
+MEMBERS_PER_MS = 12
 
 # The subject of a deadline: the session of a member, the time that it has to give up partitions, and for a member of
 # the classic protocol the times until it has to join again and to sync.
@@ -279,11 +282,10 @@ class ConsumerMembership:
         if group.target_epoch >= group.epoch:
             return
         config = self._outside.config(group.group_id)
+        interval_ms = max(config.assignment_interval_ms, len(group.members) // MEMBERS_PER_MS)
         last_ms = group.target_computed_at_ms
-        if last_ms and config.assignment_interval_ms:
-            is_early = last_ms <= turn.now_ms < last_ms + config.assignment_interval_ms
-            if is_early:
-                return
+        if last_ms and last_ms <= turn.now_ms < last_ms + interval_ms:
+            return
         assignor = group.preferred_assignor(config.assignors[0])
         targets = compute_targets(group, assignor, self._outside.topics)
         for member_id, partitions in targets.items():

@@ -13,7 +13,7 @@ from ottla.core.group.consumer.group import ConsumerGroup, TopicsView
 def compute_targets(group: ConsumerGroup, assignor: str, view: TopicsView) -> dict[str, Partitions]:
     """The new targets of all members; the same object where a target does not change."""
     topic_ids = _TopicIds(group, view)
-    taken: dict[UUID, frozenset[int]] = {}
+    taken: dict[UUID, set[int]] = {}
     subscribers = {
         member_id: Subscriber(
             topic_ids.of(member.subscription),
@@ -26,16 +26,18 @@ def compute_targets(group: ConsumerGroup, assignor: str, view: TopicsView) -> di
     return SERVER_ASSIGNORS[assignor].assign(subscribers, topic_ids.partition_counts)
 
 
-def _without_taken(owned: Partitions, taken: dict[UUID, frozenset[int]]) -> Partitions:
+def _without_taken(owned: Partitions, taken: dict[UUID, set[int]]) -> Partitions:
     """The partitions that no earlier member has: a crash may have cut off half of the last targets."""
     overlaps = False
     for topic_id, partitions in owned.items():
         before = taken.get(topic_id)
-        overlaps = overlaps or (before is not None and not before.isdisjoint(partitions))
-        taken[topic_id] = partitions if before is None else before | partitions
-    if not overlaps:
-        return owned
-    return {}
+        if before is None:
+            taken[topic_id] = set(partitions)
+        else:
+            overlaps = overlaps or not partitions.isdisjoint(before)
+            # In place: a copy for every member would take the square of their number.
+            before |= partitions
+    return {} if overlaps else owned
 
 
 class _TopicIds:
