@@ -11,9 +11,11 @@ from tests.broker.coordinated import Bench, every, run, settle
 from tests.core.group.topics import EveryTopic
 
 import ottla.broker.coordination.coordinator as runtime
+from ottla.broker.coordination import machine_log
 from ottla.broker.coordination.coordinator import Coordinator
 from ottla.broker.coordination.machine_log import BATCH_BYTES
 from ottla.broker.partitions.shard import Shard
+from ottla.core.group.consumer.events import PatternResolved
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import CommitSender, FetchedOffset, Joined, NewOffset
 from ottla.core.outcomes import Refused
@@ -447,6 +449,23 @@ def test_what_a_large_turn_writes_is_split_and_answered_when_all_of_it_is_durabl
         found = bench.ask_when_loaded(lambda machine, turn: machine.durable_state())
         assert await found == before
 
+    run(scenario)
+
+
+def test_events_that_belong_together_are_in_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        bench = Bench()
+
+        def decide(machine: GroupMachine, turn: Turn) -> None:
+            for name in "abc":
+                machine._write(turn, PatternResolved(name, "t.*", frozenset(), 1, 0))
+            turn.keep_together(1)
+            machine._write(turn, PatternResolved("d", "t.*", frozenset(), 1, 0))
+
+        await bench.ask(decide)
+        assert [count for _, count in bench.batches()] == [1, 2, 1]
+
+    monkeypatch.setattr(machine_log, "BATCH_BYTES", 1)
     run(scenario)
 
 

@@ -145,7 +145,8 @@ def test_an_option_or_a_resource_named_twice_is_invalid(
         (TOPIC, "no-such-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC, "not a name", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "99", ErrorCode.INVALID_REQUEST),
-        (8, NODE, ErrorCode.INVALID_REQUEST),
+        (8, NODE, ErrorCode.INVALID_CONFIG),
+        (77, NODE, ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_resources_that_do_not_exist(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from tests.sim.clients import TIMEOUT_SECONDS, Client
 from tests.sim.world import World
@@ -30,6 +31,8 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+
+GONE_ID = 2**128 - 1
 
 
 class GroupClient(Client):
@@ -72,8 +75,10 @@ class GroupClient(Client):
         error = ErrorCode(error_code)
         self.world.check(error in expected, "{} is told {}", self.name, error.name)
 
-    def topic_id(self, topic: str) -> Any:
-        return self.world.nodes.cluster.catalog.topics[topic].topic_id
+    def topic_id(self, topic: str) -> UUID:
+        """The id of a topic; one that nobody has if it is gone."""
+        found = self.world.nodes.cluster.catalog.topics.get(topic)
+        return UUID(int=GONE_ID) if found is None else found.topic_id
 
     def commit_request(self, offsets: Mapping[tuple[str, int], int]) -> OffsetCommitRequest:
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}

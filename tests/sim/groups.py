@@ -260,7 +260,9 @@ async def _play(world: World, rng: random.Random) -> None:
     for task in [*background, *crowd.tasks.values()]:
         task.cancel()
     world.trace.note(
-        "{} commits acknowledged, {} rejected", checks.acknowledged_commits, checks.rejected_commits
+        "{} commits acknowledged, {} rejected",
+        checks.offsets.acknowledged_commits,
+        checks.offsets.rejected_commits,
     )
 
 

@@ -7,12 +7,13 @@ one and the same coordinator, during its term.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tests.sim.members import STATIC, partitions_of
 from tests.sim.network import Exchange
+from tests.sim.offset_invariants import OffsetChecks, commit_errors, group_id_of
 from tests.sim.world import World
 
 from ottla.broker.coordination.coordinator import Coordinator
@@ -20,15 +21,6 @@ from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group.machine import GroupMachine
 from ottla.errors import ErrorCode
 from ottla.model import coordinator_partition
-
-NO_OFFSET = -1
-# Errors after which a commit may have been written all the same; after all others it must not have been.
-UNKNOWN_OUTCOME = (
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.UNKNOWN_SERVER_ERROR,
-)
 
 
 @dataclass
@@ -60,16 +52,6 @@ class Generation:
     )  # by owner: an instance id or a member id
 
 
-@dataclass(eq=False)
-class Commit:
-    """An offset that somebody wanted to commit, from when it reached the node until it was answered."""
-
-    offset: int
-    arrived_at: float
-    over_at: float = float("inf")
-    is_acknowledged: bool = False
-
-
 @dataclass
 class Group:
     """What the requests and answers tell of a group."""
@@ -77,7 +59,6 @@ class Group:
     terms: dict[Coordinator[GroupMachine], Term] = field(default_factory=dict)
     generations: dict[int, Generation] = field(default_factory=dict)
     synced_generation: int = 0
-    commits: dict[tuple[str, int], list[Commit]] = field(default_factory=dict)
 
 
 class GroupChecks:
@@ -86,18 +67,13 @@ class GroupChecks:
     def __init__(self, world: World) -> None:
         self.world = world
         self.groups: dict[str, Group] = {}
+        self.offsets = OffsetChecks(world)
         self.member_ids: dict[str, None] = {}
-        self.acknowledged_commits = 0
-        self.rejected_commits = 0
         self._arrivals: dict[int, Arrival] = {}
-        self._open_commits: dict[int, list[tuple[tuple[str, int], Commit]]] = {}
         world.network.on_arrival.append(self._arrived)
         world.network.on_answer.append(self._answered)
         self._on_arrival: dict[str, Callable[[Exchange, Group], None]] = {
             "SyncGroup": self._sync_arrives,
-            "OffsetCommit": self._commit_arrives,
-            "OffsetDelete": self._delete_arrives,
-            "DeleteGroups": self._delete_all_arrives,
         }
         self._on_answer: dict[str, Callable[[Exchange, Group], None]] = {
             "JoinGroup": self._joined,
@@ -105,9 +81,6 @@ class GroupChecks:
             "Heartbeat": self._beaten,
             "LeaveGroup": self._left,
             "OffsetCommit": self._committed,
-            "OffsetDelete": self._deleted,
-            "DeleteGroups": self._all_deleted,
-            "OffsetFetch": self._fetched,
         }
 
     # Which term a request fell into.
@@ -124,7 +97,7 @@ class GroupChecks:
         return self.groups[group_id].terms.setdefault(coordinator, Term())
 
     def _arrived(self, exchange: Exchange) -> None:
-        group_id = _group_id(exchange.request)
+        group_id = group_id_of(exchange.request)
         if group_id is None:
             return
         group = self.groups.setdefault(group_id, Group())
@@ -138,10 +111,10 @@ class GroupChecks:
     def _answered(self, exchange: Exchange) -> None:
         look = self._on_answer.get(exchange.name)
         if look is not None:
-            look(exchange, self.groups[str(_group_id(exchange.request))])
+            look(exchange, self.groups[str(group_id_of(exchange.request))])
 
     def _term_of_answer(self, exchange: Exchange) -> Term | None:
-        return self._term(exchange, str(_group_id(exchange.request)))
+        return self._term(exchange, str(group_id_of(exchange.request)))
 
     def _answering_term(self, exchange: Exchange) -> Term | None:
         """The term that an answer is of; None if that is over: it was decided, and had to wait for the disk."""
@@ -255,89 +228,12 @@ class GroupChecks:
 
     # Offsets.
 
-    def _commit_arrives(self, exchange: Exchange, group: Group) -> None:
-        commits = []
-        for key, offset in self._offsets(exchange.request):
-            commit = Commit(offset, self.world.loop.time())
-            group.commits.setdefault(key, []).append(commit)
-            commits.append((key, commit))
-        self._open_commits[exchange.number] = commits
-
-    def _offsets(self, request: Any) -> Iterator[tuple[tuple[str, int], int]]:
-        for topic in request.topics:
-            for partition in topic.partitions:
-                yield (topic.name, partition.partition_index), partition.committed_offset
-
     def _committed(self, exchange: Exchange, group: Group) -> None:
-        request = exchange.request
-        errors = [
-            ErrorCode(partition.error_code)
-            for topic in exchange.response.topics
-            for partition in topic.partitions
-        ]
-        now = self.world.loop.time()
-        commits = self._open_commits.pop(exchange.number)
-        for (key, commit), error in zip(commits, errors, strict=True):
-            commit.over_at = now
-            if error is ErrorCode.NONE:
-                commit.is_acknowledged = True
-                self.acknowledged_commits += 1
-            elif error not in UNKNOWN_OUTCOME:
-                group.commits[key].remove(commit)
-                self.rejected_commits += 1
-        if ErrorCode.NONE in errors and request.generation_id_or_member_epoch >= 0:
-            self._check_committer(exchange, group)
-
-    def _delete_arrives(self, exchange: Exchange, group: Group) -> None:
-        """A deletion is a commit of no offset."""
-        self._begin_deletions(
-            exchange,
-            group,
-            [
-                (topic.name, partition.partition_index)
-                for topic in exchange.request.topics
-                for partition in topic.partitions
-            ],
-        )
-
-    def _delete_all_arrives(self, exchange: Exchange, group: Group) -> None:
-        self._begin_deletions(exchange, group, list(group.commits))
-
-    def _begin_deletions(
-        self, exchange: Exchange, group: Group, keys: list[tuple[str, int]]
-    ) -> None:
-        deletions = []
-        for key in keys:
-            deletion = Commit(NO_OFFSET, self.world.loop.time())
-            group.commits.setdefault(key, []).append(deletion)
-            deletions.append((key, deletion))
-        self._open_commits[exchange.number] = deletions
-
-    def _deleted(self, exchange: Exchange, group: Group) -> None:
-        answer = exchange.response
-        errors = [partition.error_code for topic in answer.topics for partition in topic.partitions]
-        if answer.error_code != ErrorCode.NONE:
-            errors = [answer.error_code] * len(self._open_commits[exchange.number])
-        self._end_deletions(exchange, group, errors)
-
-    def _all_deleted(self, exchange: Exchange, group: Group) -> None:
-        count = len(self._open_commits[exchange.number])
-        self._end_deletions(exchange, group, [exchange.response.results[0].error_code] * count)
-
-    def _end_deletions(self, exchange: Exchange, group: Group, errors: list[int]) -> None:
-        deletions = self._open_commits.pop(exchange.number)
-        for (key, deletion), error_code in zip(deletions, errors, strict=True):
-            error = ErrorCode(error_code)
-            deletion.over_at = self.world.loop.time()
-            # A repetition finds nothing to delete any more.
-            if error in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
-                deletion.is_acknowledged = True
-            elif error not in UNKNOWN_OUTCOME:
-                group.commits[key].remove(deletion)
-
-    def _check_committer(self, exchange: Exchange, group: Group) -> None:
         """Whether a member might commit."""
         request = exchange.request
+        accepted = ErrorCode.NONE in commit_errors(exchange.response)
+        if not accepted or request.generation_id_or_member_epoch < 0:
+            return
         number, member_id = request.generation_id_or_member_epoch, request.member_id
         known, term = self._known_generation(exchange), self._arrivals[exchange.number].term
         self._check(number >= known, exchange, "a commit of generation {} after {}", number, known)
@@ -355,53 +251,6 @@ class GroupChecks:
         newest = term.newest_ids.get(owner_of(member_id), member_id)
         self._check(newest == member_id, exchange, "{} is fenced by {}", member_id, newest)
 
-    def _fetched(self, exchange: Exchange, group: Group) -> None:
-        answer = exchange.response
-        found = answer.groups[0] if answer.groups else answer
-        if found.error_code != ErrorCode.NONE:
-            return
-        offsets = {
-            (topic.name or self._name(topic.topic_id), partition.partition_index): (
-                partition.committed_offset
-            )
-            for topic in found.topics
-            for partition in topic.partitions
-            if partition.error_code == ErrorCode.NONE
-        }
-        asked = exchange.request
-        if (asked.groups[0].topics if asked.groups else asked.topics) is None:
-            # Whoever asks for everything is not told of what is not there.
-            offsets = dict.fromkeys(group.commits, NO_OFFSET) | offsets
-        for key, offset in offsets.items():
-            self._check_fetched(exchange, group, key, offset)
-
-    def _name(self, topic_id: Any) -> str:
-        return self.world.nodes.cluster.catalog.topics_by_id[topic_id].name
-
-    def _check_fetched(
-        self, exchange: Exchange, group: Group, key: tuple[str, int], offset: int
-    ) -> None:
-        """Commits are writes to a register, a fetch is a read: it sees the last write, or one at the same time."""
-        assert exchange.arrived_at is not None
-        commits = group.commits.get(key, [])
-        settled = [
-            commit.arrived_at
-            for commit in commits
-            if commit.is_acknowledged and commit.over_at < exchange.arrived_at
-        ]
-        # The fetch came after all of these were acknowledged: nothing that was over before the last of them began.
-        since = max(settled, default=float("-inf"))
-        if offset == NO_OFFSET and not settled:
-            return
-        seen = [commit for commit in commits if commit.offset == offset and commit.over_at >= since]
-        self._check(
-            bool(seen), exchange, "{} has offset {}, which is not the last one", key, offset
-        )
-        if len(seen) == 1:
-            # What somebody has seen stays, whatever the committer was told.
-            seen[0].is_acknowledged = True
-            seen[0].over_at = min(seen[0].over_at, self.world.loop.time())
-
 
 def owner_of(member_id: str) -> str:
     """Who owns what a member was assigned: a static member is the same one under another id.
@@ -418,14 +267,3 @@ def _proposed(proposal: dict[str, bytes], owner: str) -> bytes:
         if owner_of(member_id) == owner:
             return assignment
     return b""
-
-
-def _group_id(request: Any) -> str | None:
-    """The group that a request is about."""
-    if getattr(request, "groups", None):
-        first = request.groups[0]
-        return None if isinstance(first, str) else str(first.group_id)
-    if getattr(request, "groups_names", None):
-        return str(request.groups_names[0])
-    found = getattr(request, "group_id", None)
-    return None if found is None else str(found)

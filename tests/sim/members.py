@@ -74,6 +74,9 @@ class FatalError(Exception):
 class Member(GroupClient):
     """A consumer of a group, for as long as its process lives."""
 
+    # Errors of a commit after which there is nothing to do.
+    harmless: tuple[ErrorCode, ...] = (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
     def __init__(self, world: World, name: str, setup: Setup, topics: Sequence[str]) -> None:
         super().__init__(world, name, setup.group_id)
         self.setup = setup
@@ -355,7 +358,7 @@ class Member(GroupClient):
                     self.needs_join = True
                 elif error in LOST:
                     self.coordinator = None
-                elif error not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+                elif error not in self.harmless:
                     self._fail(error)
 
     async def _fetch_offsets(self) -> None:

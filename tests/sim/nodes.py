@@ -169,6 +169,7 @@ class Nodes:
         self.running[node.node_id] = node
         self.network.attach(node, owner)
         self.loop.create_task(self._tick(node), context=owner.context)
+        self.loop.create_task(node.patterns.run(), context=owner.context)
         if node.options.config.log_cleaner_enable:
             self.loop.create_task(Compactor(node).run(), context=owner.context)
 

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from tests.sim.consumer_groups import consumer_options, consuming
 from tests.sim.deletions import deleting
 from tests.sim.groups import group_options, grouping
 from tests.sim.producers import producing
@@ -39,6 +40,7 @@ class Scenario(NamedTuple):
 SCENARIOS = {
     "producers": Scenario(producing, 3, lambda rng: {}),
     "groups": Scenario(grouping, 3, group_options),
+    "consumer_groups": Scenario(consuming, 3, consumer_options),
     "transactions": Scenario(transacting, 3, txn_options, tuple(CrashPoint)),
     "deletions": Scenario(deleting, 3, lambda rng: {"offsets.topic.num.partitions": 3}),
 }

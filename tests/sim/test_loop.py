@@ -6,10 +6,11 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
-from tests.sim.loop import NothingLeftToDoError, Owner, VirtualLoop
+from tests.sim.loop import THREAD_SECONDS, NothingLeftToDoError, Owner, VirtualLoop
 from tests.sim.run import SCENARIOS, play_seed
 
 ROOT = Path(__file__).parents[2]
@@ -94,12 +95,13 @@ def test_a_wait_that_nothing_can_end_is_found() -> None:
     loop.close()
 
 
-def test_there_are_no_threads() -> None:
-    async def wait() -> None:
-        await asyncio.to_thread(print)
+def test_what_is_for_a_thread_is_done_by_the_loop() -> None:
+    async def wait() -> tuple[int, float]:
+        return await asyncio.to_thread(threading.get_ident), loop.time()
 
-    with pytest.raises(RuntimeError, match="no threads"):
-        VirtualLoop().run_until_complete(wait())
+    loop = VirtualLoop()
+    assert loop.run_until_complete(wait()) == (threading.get_ident(), THREAD_SECONDS)
+    loop.close()
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -113,12 +113,16 @@ class NodeOptions:
         return describe_broker(self._static_config, self._dynamic)
 
     def describe_altered_for_all(self) -> list[DescribedOption]:
-        """Only the options that were altered for all brokers."""
-        return [
-            option
-            for option in self.describe()
-            if option.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-        ]
+        """Only the options that were altered for all brokers, also those that a broker has altered for itself."""
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        described = []
+        for option in self.describe():
+            altered = tuple(one for one in option.synonyms if one.source is source)
+            if altered:
+                described.append(
+                    option._replace(value=altered[0].value, source=source, synonyms=altered)
+                )
+        return described
 
     def describe_topic(self, topic: Topic) -> list[DescribedOption]:
         return describe_topic(self._static_config, topic.config, self._dynamic)

@@ -36,12 +36,14 @@ class Turn:
     `now_ms` is the wall clock, for stored times. `uptime_ms` never goes back, for deadlines.
     """
 
-    __slots__ = ("answers", "effects", "log_messages", "now_ms", "uptime_ms", "written")
+    __slots__ = ("answers", "effects", "log_messages", "now_ms", "together", "uptime_ms", "written")
 
     def __init__(self, now_ms: int, uptime_ms: int) -> None:
         self.now_ms = now_ms
         self.uptime_ms = uptime_ms
         self.written: list[AppliedEvent] = []
+        # The first and the end positions of events that go into one batch.
+        self.together: list[tuple[int, int]] = []
         self.answers: list[tuple[Ticket, Any]] = []
         self.effects: list[Any] = []
         self.log_messages: list[LogMessage] = []
@@ -49,6 +51,12 @@ class Turn:
     def answer(self, ticket: Ticket, result: Any) -> None:
         """Answers a request, when everything written so far is durable."""
         self.answers.append((ticket, result))
+
+    def keep_together(self, start: int) -> None:
+        """Has the events from a position on written in one batch: a replay finds all of them or none."""
+        end = len(self.written)
+        if end - start > 1:
+            self.together.append((start, end))
 
     def log(self, event: str, text: str, /, **fields: Any) -> None:
         """Writes a message into the broker's log; the text names fields as `%(group)s`."""

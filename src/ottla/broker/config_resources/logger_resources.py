@@ -104,7 +104,8 @@ class LoggerResources:
                 level = LEVELS[levels[name]] if name in levels else logging.NOTSET
                 its = _logger(name)
                 # A level between two of Kafka's is left alone unless another one is asked for.
-                if its.level != level and (not level or _level_name(its.level) != levels[name]):
+                is_same = its.level and level and _level_name(its.level) == levels[name]
+                if its.level != level and not is_same:
                     its.setLevel(level)
                     logger.warning(
                         "log_level_changed",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import groupby
-from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.broker.crashpoints import CrashPoint
@@ -66,14 +65,15 @@ class EventCodec(NamedTuple):
 
 def batches_of(turn: Turn, codec: EventCodec) -> Iterator[bytes]:
     """The batches of a turn: one for events outside of transactions, and one for each transaction."""
-    for producer, run in groupby(turn.written, key=attrgetter("producer")):
+    inseparable = {place for start, end in turn.together for place in range(start + 1, end)}
+    for producer, run in groupby(enumerate(turn.written), key=lambda item: item[1].producer):
         records: list[Record] = []
         size_bytes = 0
-        for written in run:
+        for place, written in run:
             key, value = codec.encode(written.event)
             records.append(Record(len(records), turn.now_ms, key, value))
             size_bytes += len(key) + len(value or b"")
-            if size_bytes >= BATCH_BYTES:
+            if size_bytes >= BATCH_BYTES and place + 1 not in inseparable:
                 yield _batch(records, producer, codec.compression)
                 records, size_bytes = [], 0
         if records:

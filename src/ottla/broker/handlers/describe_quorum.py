@@ -87,7 +87,7 @@ def _unknown(partition: int) -> PartitionDataResult:
     return PartitionDataResult(
         partition_index=partition,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        error_message=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text,
+        error_message="This server does not host this topic-partition.",
         leader_id=0,
         leader_epoch=0,
         high_watermark=0,

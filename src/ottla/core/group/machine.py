@@ -176,6 +176,11 @@ class GroupMachine:
     # Members of the classic protocol.
 
     def join(self, turn: Turn, request: JoinRequest, ticket: Ticket) -> None:
+        start = len(turn.written)
+        self._join(turn, request, ticket)
+        turn.keep_together(start)
+
+    def _join(self, turn: Turn, request: JoinRequest, ticket: Ticket) -> None:
         group = self.consumers.groups.get(request.group_id)
         if group is not None and group.is_empty:
             self.consumers.delete_group(turn, group)  # its offsets stay
@@ -206,7 +211,10 @@ class GroupMachine:
         group = self.consumers.groups.get(group_id)
         if group is None:
             return self.membership.leave(turn, group_id, leavers)
-        return self._classic_members.leave(turn, group, leavers)
+        start = len(turn.written)
+        results = self._classic_members.leave(turn, group, leavers)
+        turn.keep_together(start)
+        return results
 
     # Members of the new protocol (KIP-848).
 
@@ -214,6 +222,15 @@ class GroupMachine:
         self, turn: Turn, request: ConsumerHeartbeatRequest
     ) -> ConsumerHeartbeat | Refused:
         """A member joins, stays or leaves; the first one makes a classic group one of the new protocol."""
+        start = len(turn.written)
+        answer = self._consumer_heartbeat(turn, request)
+        # A group whose protocol was changed by half would lose its members, one that is assigned by half partitions.
+        turn.keep_together(start)
+        return answer
+
+    def _consumer_heartbeat(
+        self, turn: Turn, request: ConsumerHeartbeatRequest
+    ) -> ConsumerHeartbeat | Refused:
         group = self.consumers.groups.get(request.group_id)
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             if group is None:
@@ -286,7 +303,9 @@ class GroupMachine:
 
     def patterns_resolved(self, turn: Turn, group_id: str, found: ResolvedPatterns | None) -> None:
         """The topics that match a group's patterns are known; None if they could not be found."""
+        start = len(turn.written)
         self.consumers.patterns_resolved(turn, group_id, found)
+        turn.keep_together(start)
 
     # Offsets.
 
@@ -583,6 +602,7 @@ class GroupMachine:
         return None
 
     def _forget(self, turn: Turn, group_id: str) -> None:
+        start = len(turn.written)
         if group_id in self._saved:
             self._write(turn, GroupDeleted(group_id))
         classic = self.membership.groups.get(group_id)
@@ -591,6 +611,7 @@ class GroupMachine:
         consumers = self.consumers.groups.get(group_id)
         if consumers is not None:
             self.consumers.delete_group(turn, consumers)
+        turn.keep_together(start)
 
     # Expiry.
 

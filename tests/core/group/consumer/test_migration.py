@@ -118,6 +118,16 @@ def test_the_first_member_of_the_new_protocol_upgrades_the_group_and_nobody_lose
     settle(c)
 
 
+def test_an_upgraded_group_is_assigned_anew_even_if_the_pattern_of_the_new_member_matches_nothing(
+    groups: ConsumerGroups,
+) -> None:
+    classic_group(groups, "a")
+    generation = groups.machine.membership.groups["g"].generation
+    Consumer(groups, "c", pattern="nothing").join()
+    group = groups.consumer_group()
+    assert group.epoch == group.target_epoch == generation + 1
+
+
 def test_a_classic_member_gives_up_before_the_new_one_gets(groups: ConsumerGroups) -> None:
     (a,) = classic_group(groups, "a")
     c = Consumer(groups, "c")
@@ -185,6 +195,21 @@ def test_without_downgrades_a_group_stays_with_the_new_protocol(name: MigrationP
     groups.consumer = groups.consumer._replace(migration_policy=name)
     c.leave()
     assert groups.consumer_group().classic_count == 1
+
+
+def test_the_partitions_of_a_member_that_is_gone_go_to_classic_members_that_are_alone() -> None:
+    groups = policy(MigrationPolicy.UPGRADE)
+    (a,) = classic_group(groups, "a")
+    c = Consumer(groups, "c")
+    c.join()
+    a.take_part()
+    c.leave()
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    a.take_part()
+    group = groups.consumer_group()
+    assert group.target_epoch == group.epoch
+    assert len(group.owners) > 0
+    assert a.beat() is ErrorCode.NONE
 
 
 def test_classic_clients_may_not_join_where_migration_is_disabled() -> None:

@@ -17,7 +17,7 @@ def handle(
 ) -> AlterShareGroupOffsetsResponse:
     return AlterShareGroupOffsetsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
-        error_message=ErrorCode.UNSUPPORTED_VERSION.text,
+        error_message="The version of API is not supported.",
         responses=[],
     )
 

@@ -152,6 +152,13 @@ class ClassicMembers:
         if isinstance(member, Refused):
             return member
         self._membership.renew_session(turn, group, member)
+        if group.classic_count == len(group.members):
+            # Nobody heartbeats who would bring the targets up to date. (In Kafka such a group, which is not to be
+            # downgraded, leaves the partitions of a member that is gone, and new ones, to nobody until a client joins.)
+            start = len(turn.written)
+            self._membership.advance_epoch(turn, group, bump=False)
+            self._membership.update_targets(turn, group)
+            turn.keep_together(start)
         state = member.current.state
         if (
             member.current.epoch < group.target_epoch

@@ -133,7 +133,9 @@ class ConsumerMembership:
             if group is None or member is None:
                 continue
             log_expired(turn, group, member_id, _REASONS[kind])
+            start = len(turn.written)
             self.remove(turn, group, [member])
+            turn.keep_together(start)
 
     # Heartbeats.
 

@@ -30,6 +30,8 @@ from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.types import MalformedMessageError
 
+UNKNOWN_HASH = 0
+
 
 def check_upgrade(group: ClassicGroup, config: ConsumerGroupConfig) -> Refused | None:
     """Whether a classic group may follow the new protocol from now on."""
@@ -49,7 +51,6 @@ def upgraded(group: ClassicGroup, topics: TopicsView) -> list[ConsumerGroupEvent
     start = f"Cannot upgrade classic group {group.group_id} to consumer group because"
     events: list[ConsumerGroupEvent] = []
     targets: dict[str, Partitions] = {}
-    made = ConsumerGroup(group.group_id)
     for member in group.members.values():
         try:
             subscription = _upgraded_member(group, member, topics)
@@ -69,9 +70,9 @@ def upgraded(group: ClassicGroup, topics: TopicsView) -> list[ConsumerGroupEvent
             {} if assignment is None else by_topic_id(assignment.partitions, topics)
         )
         events.append(MemberSaved(group.group_id, member.member_id, subscription))
-    for event in events:
-        made.apply(event)
-    events.append(GroupEpochSaved(group.group_id, group.generation, made.hash_topics(topics)))
+    # For which topics the leader assigned is not known, nor whether it was about to do it again: the next epoch begins
+    # with the first heartbeat, also if the member that joins changes nothing (its pattern may match no topic).
+    events.append(GroupEpochSaved(group.group_id, group.generation, UNKNOWN_HASH))
     for member_id, partitions in targets.items():
         events.append(TargetSaved(group.group_id, member_id, partitions))
     events.append(TargetEpochSaved(group.group_id, group.generation, 0))
