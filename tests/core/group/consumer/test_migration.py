@@ -124,9 +124,20 @@ def test_an_upgraded_group_is_assigned_anew_even_if_the_pattern_of_the_new_membe
 ) -> None:
     classic_group(groups, "a")
     generation = groups.machine.membership.groups["g"].generation
-    Consumer(groups, "c", pattern="nothing").join()
+    groups.topics.grow("orders", 5)
+    Consumer(groups, "c", topics=None, pattern="nothing").join()
     group = groups.consumer_group()
     assert group.epoch == group.target_epoch == generation + 1
+
+
+def test_an_upgraded_group_that_was_stable_stays_in_its_epoch_if_nothing_changes(
+    groups: ConsumerGroups,
+) -> None:
+    classic_group(groups, "a", "b")
+    generation = groups.machine.membership.groups["g"].generation
+    Consumer(groups, "c", topics=None, pattern="nothing").join()
+    group = groups.consumer_group()
+    assert group.epoch == group.target_epoch == generation
 
 
 def test_a_classic_member_gives_up_before_the_new_one_gets(groups: ConsumerGroups) -> None:
