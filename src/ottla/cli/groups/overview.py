@@ -135,10 +135,13 @@ def _show_states(admin: Admin, groups: Groups, arguments: Arguments, output: Out
 def _show_everything(admin: Admin, groups: Groups, arguments: Arguments, output: Output) -> None:
     """One table after the other, or a document for each group."""
     if output.is_table:
-        for show in (_show_states, _show_members, _show_offsets):
-            show(admin, groups, arguments, output)
-            if groups and show is not _show_offsets:
-                output.lines([""])
+        _show_states(admin, groups, arguments, output)
+        if any(group.members for group in groups.values()):
+            output.lines([""])
+        _show_members(admin, groups, arguments, output)
+        if groups:
+            output.lines([""])
+        _show_offsets(admin, groups, arguments, output)
         return
     offsets = offset_rows(admin, groups, arguments)
     output.data(
