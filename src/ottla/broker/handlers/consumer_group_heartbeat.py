@@ -32,6 +32,8 @@ from ottla.wire.messages.consumer_group_heartbeat import (
 FIRST_VERSION_WITH_OWN_MEMBER_ID = 1
 # What Java's `trim` removes.
 BLANKS = "".join(map(chr, range(33)))
+# A sentence that quotes the longest names would not fit into a string, whose UTF-8 has 32,767 bytes at most.
+MAX_MESSAGE_CHARS = 8_000
 # A member reports all partitions that it owns.
 MAX_ELEMENTS = 1 << 17
 
@@ -161,7 +163,7 @@ def _respond(result: ConsumerHeartbeat | Refused) -> ConsumerGroupHeartbeatRespo
     if isinstance(result, Refused):
         return ConsumerGroupHeartbeatResponse(
             error_code=result.error,
-            error_message=result.message,
+            error_message=result.message and result.message[:MAX_MESSAGE_CHARS],
             member_epoch=0,
             heartbeat_interval_ms=0,
         )

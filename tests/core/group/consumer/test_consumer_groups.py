@@ -347,6 +347,15 @@ def test_a_static_member_that_stays_away_is_removed(groups: ConsumerGroups) -> N
     assert b.count == 4
 
 
+def test_a_member_that_takes_another_instance_id_gives_the_first_one_free(
+    groups: ConsumerGroups,
+) -> None:
+    for instance in ("i", "j", "k"):
+        Consumer(groups, "a", instance=instance).join()
+    assert groups.consumer_group().static_ids == {"k": "a"}
+    assert error_of(Consumer(groups, "b", instance="i").join()) is ErrorCode.NONE
+
+
 def test_an_instance_id_in_use_is_not_given_away(groups: ConsumerGroups) -> None:
     Consumer(groups, "a", instance="i").join()
     refused = Consumer(groups, "b", instance="i").join()

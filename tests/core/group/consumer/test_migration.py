@@ -128,6 +128,41 @@ def test_an_upgraded_group_is_assigned_anew_even_if_the_pattern_of_the_new_membe
     assert group.epoch == group.target_epoch == generation + 1
 
 
+@pytest.mark.parametrize("numbers", [(0, 4), (-1,), (2**31 - 1, 1, 2, 3)])
+@pytest.mark.parametrize("topics", [["orders"], ["orders", "payments"]])
+def test_partitions_that_do_not_exist_are_not_taken_over(
+    groups: ConsumerGroups, numbers: tuple[int, ...], topics: list[str]
+) -> None:
+    groups.topics.create("payments", 2)
+    client = ClassicClient(groups, "a")
+    client.generation = client.join(new=True).joined.generation
+    share = tuple(TopicPartition("orders", number) for number in numbers)
+    groups.sync("a", client.generation, {"a": encode_assignment(Assignment(share))})
+    c = Consumer(groups, "c", frozenset(topics))
+    c.join()
+    client.take_part()
+    settle(c)
+    client.take_part()
+    settle(c)
+    assert {number for _, number in client.owned} <= {0, 1, 2, 3}
+    assert len(groups.owners()) == (4 if len(topics) == 1 else 6)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\x00", b"\xff\xff"])
+def test_a_protocol_that_nobody_has_read_does_not_stop_a_downgrade(
+    groups: ConsumerGroups, garbage: bytes
+) -> None:
+    known = encode_subscription(Subscription(topics=("orders",)))
+    with groups.one_turn():
+        asked = groups.join(new_id="a", protocols={"odd": garbage, "range": known}, version=3)
+        groups.join(new_id="b", protocols={"range": known}, version=3)
+    assert asked.joined.protocol == "range"
+    c = Consumer(groups, "c")
+    c.join()
+    c.leave()
+    assert "g" in groups.machine.membership.groups
+
+
 def test_a_classic_member_gives_up_before_the_new_one_gets(groups: ConsumerGroups) -> None:
     (a,) = classic_group(groups, "a")
     c = Consumer(groups, "c")

@@ -253,11 +253,11 @@ def read_subscription(metadata: bytes, topics: TopicsView) -> ClassicSubscriptio
 
 
 def by_topic_id(partitions: tuple[TopicPartition, ...], topics: TopicsView) -> Partitions:
-    """Partitions by the ids of their topics, without topics that do not exist."""
+    """Partitions by the ids of their topics, without those that do not exist: a client may name any."""
     found: dict[UUID, set[int]] = {}
     for name, partition in partitions:
         topic = topics.topics.get(name)
-        if topic is not None:
+        if topic is not None and 0 <= partition < topic.partition_count:
             found.setdefault(topic.topic_id, set()).add(partition)
     return {topic_id: frozenset(numbers) for topic_id, numbers in found.items()}
 
@@ -274,5 +274,13 @@ def encode_classic(
         if (topic := topics.topics_by_id.get(topic_id)) is not None
         for partition in sorted(numbers)
     )
-    version = stored_version(classic.protocols[0][1])
-    return encode_assignment(Assignment(partitions), min(max(version, 0), NEWEST_VERSION))
+    return encode_assignment(Assignment(partitions), _version_of(classic))
+
+
+def _version_of(classic: ClassicProtocols) -> int:
+    """The version of a member's subscription. Nobody has read that of a protocol which the group did not use."""
+    try:
+        version = stored_version(classic.protocols[0][1])
+    except MalformedMessageError:
+        return 0
+    return min(max(version, 0), NEWEST_VERSION)

@@ -287,6 +287,8 @@ class ConsumerGroup:
     def _set_subscription(self, member: ConsumerMember, subscription: MemberSubscription) -> None:
         self._count(member.subscription, -1)
         self._count(subscription, 1)
+        if member.subscription.instance_id != subscription.instance_id:
+            self._forget_instance(member)
         if subscription.instance_id is not None:
             self.static_ids[subscription.instance_id] = member.member_id
         member.subscription = subscription
@@ -297,10 +299,13 @@ class ConsumerGroup:
             return
         self._set_current(member, CurrentAssignment(assigned=NO_PARTITIONS))
         self._count(member.subscription, -1)
-        instance_id = member.subscription.instance_id
-        if instance_id is not None and self.static_ids.get(instance_id) == member_id:
-            del self.static_ids[instance_id]
+        self._forget_instance(member)
         del self.members[member_id]
+
+    def _forget_instance(self, member: ConsumerMember) -> None:
+        instance_id = member.subscription.instance_id
+        if instance_id is not None and self.static_ids.get(instance_id) == member.member_id:
+            del self.static_ids[instance_id]
 
     def _count(self, subscription: MemberSubscription, change: int) -> None:
         for topic in sorted(subscription.topics):
