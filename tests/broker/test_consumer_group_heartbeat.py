@@ -348,3 +348,16 @@ def test_an_error_that_quotes_the_longest_names_can_be_read(
     assert unknown.error_message is not None
     assert unknown.error_message.startswith(f"Member {letter}")
     first.leave(instance_id=longest)
+
+
+@pytest.mark.parametrize(
+    "names", [[f"{number}" for number in range(40_000)], ["n" * 30_000 + str(n) for n in range(40)]]
+)
+def test_a_subscription_that_is_too_large_to_be_stored_is_refused(
+    connection: RawConnection, topic: str, group: str, names: list[str]
+) -> None:
+    create(connection, topic, 1)
+    member = ConsumerMember(connection, group, topic)
+    member.join()
+    assert member.error(subscribed_topic_names=names) is ErrorCode.INVALID_REQUEST
+    assert member.error(subscribed_topic_names=names[:30]) is ErrorCode.NONE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from tests.core.group.consumer.consumers import Consumer, ConsumerGroups, error_of, settle
 from tests.core.group.groups import Asked
@@ -161,6 +163,40 @@ def test_a_protocol_that_nobody_has_read_does_not_stop_a_downgrade(
     c.join()
     c.leave()
     assert "g" in groups.machine.membership.groups
+
+
+LARGE = [
+    struct.pack(">hi", 0, 40_000) + b"\0\0" * 40_000 + struct.pack(">i", -1),
+    encode_subscription(Subscription(topics=("orders",), user_data=b"x" * (1 << 20))),
+]
+
+
+@pytest.mark.parametrize("large", LARGE, ids=["topics", "bytes"])
+def test_a_subscription_that_takes_long_to_read_is_not_read(
+    groups: ConsumerGroups, large: bytes
+) -> None:
+    protocols = {"range": large}
+    generation = groups.join(new_id="a", protocols=protocols, version=3).joined.generation
+    groups.sync("a", generation, {"a": encode_assignment(Assignment(()))})
+    assert not groups.machine.membership.groups["g"].knows_its_topics
+    c = Consumer(groups, "c")
+    assert error_of(c.join()) is ErrorCode.GROUP_ID_NOT_FOUND
+    other = Consumer(groups, "d", group_id="h")
+    other.join()
+    joined = groups.join(new_id="a", group="h", protocols=protocols, version=3)
+    assert joined.join_refused.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_group_with_too_many_bytes_is_not_upgraded(groups: ConsumerGroups) -> None:
+    large = encode_subscription(Subscription(topics=("orders",), user_data=b"x" * 1_000_000))
+    with groups.one_turn():
+        for name in "abcde":
+            groups.join(new_id=name, protocols={"range": large}, version=3)
+    answer = Consumer(groups, "f").join()
+    assert isinstance(answer, Refused)
+    assert answer.message is not None
+    assert "more than 4194304 bytes" in answer.message
+    assert groups.state() is ClassicState.COMPLETING_REBALANCE
 
 
 def test_a_classic_member_gives_up_before_the_new_one_gets(groups: ConsumerGroups) -> None:
