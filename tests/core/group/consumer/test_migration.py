@@ -353,3 +353,24 @@ def test_an_upgraded_member_whose_first_protocol_cannot_be_read_gets_its_assignm
     assert groups.sync("a", a.generation).error is ErrorCode.REBALANCE_IN_PROGRESS
     group = groups.consumer_group()
     assert encode_classic(group.target("a"), group.members["a"], groups.topics)
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_member_that_syncs_after_the_downgrade_with_its_own_protocol_joins_again(
+    groups: ConsumerGroups, comes_back: bool
+) -> None:
+    s = Consumer(groups, "s", instance="i")
+    s.join()
+    ClassicClient(groups, "a").join(new=True)
+    subscription = encode_subscription(Subscription(topics=("orders",)))
+    protocols = {"range": subscription, "cooperative-sticky": subscription}
+    joined = groups.join("", new_id="b", protocols=protocols, version=3).joined
+    assert joined.protocol == "range"
+    if comes_back:
+        s.leave(for_a_while=True)
+        ClassicClient(groups, "s2", instance="i").join(new=True)
+    else:
+        s.leave()
+    assert groups.group().protocol == "cooperative-sticky"
+    asked = groups.sync("b", joined.generation, protocol="range")
+    assert asked.error in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
