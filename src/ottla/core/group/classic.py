@@ -87,7 +87,7 @@ class Member:
 
 
 class ClassicGroup:
-    """Invariants: the leader is a member; `joined_count` members have a join ticket; only members await a sync."""
+    """Invariants: a leader is a member; `joined_count` members have a join ticket; only members await a sync."""
 
     group_type = CLASSIC
 
@@ -380,7 +380,8 @@ def restored(saved: GroupSaved) -> ClassicGroup:
         group.add(member, saved.protocol_type)
     group.protocol_type = saved.protocol_type or None
     group.protocol = saved.protocol
-    group.leader = saved.leader if saved.leader in group.members else group.leader
+    if saved.leader is None or saved.leader in group.members:
+        group.leader = saved.leader
     if group.members:
         group.start_stable()
     group.read_topics()

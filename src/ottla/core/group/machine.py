@@ -295,8 +295,9 @@ class GroupMachine:
         self, turn: Turn, group: ConsumerGroup, leaving: Sequence[ConsumerMember]
     ) -> None:
         classic = downgraded(group, leaving, self._topics, turn.now_ms)
-        # Without a member that leaves, the targets may be those of the group's epoch.
-        rebalance = bool(leaving) or group.target_epoch < group.epoch
+        # Without a member that leaves, all members may have reached the targets. If not, a member would wait for ever
+        # for the rest of its target, or get partitions that another one has not given up.
+        rebalance = bool(leaving) or group.state is not ConsumerState.STABLE
         self.consumers.delete_group(turn, group)
         self.membership.adopt(turn, classic, rebalance=rebalance)
         log_downgraded(turn, classic)

@@ -398,6 +398,22 @@ def test_an_invalid_pattern_is_refused_and_leaves_nothing_behind(groups: Consume
     assert not groups.machine.list_groups()
 
 
+def test_the_partitions_of_a_member_go_to_others_when_its_next_pattern_matches_nothing(
+    groups: ConsumerGroups,
+) -> None:
+    a = Consumer(groups, "a", topics=None, pattern="ord")
+    b = Consumer(groups, "b", topics=None, pattern="ord")
+    a.join()
+    groups.resolve()
+    b.join()
+    settle(a, b)
+    assert (a.count, b.count) == (2, 2)
+    a.subscribe_to_pattern("nothing")
+    groups.resolve()
+    settle(a, b)
+    assert (a.count, b.count) == (0, 4)
+
+
 def test_a_pattern_without_subscribers_is_forgotten(groups: ConsumerGroups) -> None:
     a = Consumer(groups, "a", topics=None, pattern="ord")
     a.join()

@@ -253,11 +253,11 @@ def read_subscription(metadata: bytes, topics: TopicsView) -> ClassicSubscriptio
 
 
 def by_topic_id(partitions: tuple[TopicPartition, ...], topics: TopicsView) -> Partitions:
-    """Partitions by the ids of their topics, without topics that do not exist."""
+    """Partitions by the ids of their topics, without those that do not exist: a topic's successor may have fewer."""
     found: dict[UUID, set[int]] = {}
     for name, partition in partitions:
         topic = topics.topics.get(name)
-        if topic is not None:
+        if topic is not None and 0 <= partition < topic.partition_count:
             found.setdefault(topic.topic_id, set()).add(partition)
     return {topic_id: frozenset(numbers) for topic_id, numbers in found.items()}
 
@@ -274,5 +274,8 @@ def encode_classic(
         if (topic := topics.topics_by_id.get(topic_id)) is not None
         for partition in sorted(numbers)
     )
-    version = stored_version(classic.protocols[0][1])
+    try:
+        version = stored_version(classic.protocols[0][1])
+    except MalformedMessageError:
+        version = 0  # only the protocol of the classic group was read when the group was upgraded
     return encode_assignment(Assignment(partitions), min(max(version, 0), NEWEST_VERSION))

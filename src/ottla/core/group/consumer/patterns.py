@@ -46,3 +46,12 @@ def are_changed(group: ConsumerGroup, events: list[PatternResolved]) -> bool:
         if event.topics != (frozenset() if before is None else before.topics):
             return True
     return False
+
+
+def are_left_over(group: ConsumerGroup, events: list[PatternResolved]) -> bool:
+    """Whether members have changed to one of these patterns, and still have a target of their last subscription."""
+    new = {event.pattern for event in events if event.pattern not in group.patterns}
+    return any(
+        member.subscription.pattern in new and group.target(member.member_id)
+        for member in group.members.values()
+    )
