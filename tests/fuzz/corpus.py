@@ -142,7 +142,9 @@ class Generator:
             case Fixed("d"):
                 return rng.choice((0.0, 1.5))
             case Fixed(letter):
-                return rng.choice(named or (SMALL_INTEGERS if letter == "b" else INTEGERS))
+                lowest, highest = LIMITS[letter]
+                values = named or (SMALL_INTEGERS if letter == "b" else INTEGERS)
+                return rng.choice([value for value in values if lowest <= value <= highest])
             case UuidType():
                 return rng.choice(self._topic_ids)
             case StringType():

@@ -70,6 +70,7 @@ from ottla.app.outbox import CURRENT_OUTBOX, Outbox, SessionTransaction
 from ottla.app.replies import Replies
 from ottla.app.template import CURRENT_TRANSACTION, Template
 from ottla.client.model import HeadersToSend, RecordMetadata
+from ottla.config.consumer import CONSUMER_PROTOCOL
 from ottla.config.options import dotted_names
 from ottla.durations import Duration, seconds_of
 from ottla.errors import ConfigError, IllegalStateError, KafkaError
@@ -767,6 +768,15 @@ class App:
         """Whether the app has a schema registry."""
         return self._schemas is not None
 
+    @property
+    def _has_new_group_protocol(self) -> bool:
+        """Whether a group has group.protocol=consumer, with which the broker says how often heartbeats come."""
+        options = [each.spec.consumer_options for each in self._listeners.values()]
+        return any(
+            str(each.get("group.protocol", "")).lower() == CONSUMER_PROTOCOL
+            for each in (self.options.consumer, *options)
+        )
+
     def adopt_test(
         self, bootstrap_servers: str, instruments: Instruments, registry_url: str | None
     ) -> _BeforeTest:
@@ -775,12 +785,10 @@ class App:
             raise IllegalStateError(f"app {self.name} is {self._state}: stop it before a test")
         before = _BeforeTest(self.options, self._missing_topics, self.instruments)
         options = self.options.with_servers(bootstrap_servers)
-        consumer = {
+        consumer = {**options.consumer, "auto.offset.reset": "earliest"}
+        if not self._has_new_group_protocol:
             # Listeners of one group learn of each other by heartbeats, and a test should not wait for those.
-            "heartbeat.interval.ms": _TEST_HEARTBEAT_MS,
-            **options.consumer,
-            "auto.offset.reset": "earliest",
-        }
+            consumer.setdefault("heartbeat.interval.ms", _TEST_HEARTBEAT_MS)
         self.options = replace(options, consumer=consumer)
         self._missing_topics = MissingTopics.CREATE
         self.instruments = instruments

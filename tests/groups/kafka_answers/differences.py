@@ -14,6 +14,7 @@ class Difference(NamedTuple):
 
 
 SOONER = "a pattern that was never resolved does not wait for the next search (ADR 0047)"
+ALONE = "classic members that are alone in a group of the new protocol get what others have left"
 DIFFERENCES = {
     "a_second_pattern_within_ten_seconds_waits": Difference(
         SOONER,
@@ -39,6 +40,20 @@ DIFFERENCES = {
             "C joins v9: (error_code=INCONSISTENT_GROUP_PROTOCOL generation_id=-1 leader='' "
             "skip_assignment=False member_id='' members=[])",
         ),
+    ),
+    "upgrade_only_allows_the_upgrade": Difference(
+        ALONE, {11: "C beats v4 in 2: (error_code=REBALANCE_IN_PROGRESS)"}
+    ),
+    "upgrade_only_lets_classic_members_join_a_consumer_group": Difference(
+        ALONE,
+        {
+            7: "describe v1: (groups=[(error_code=NONE group_id='group' group_state='Reconciling' "
+            "group_epoch=4 assignment_epoch=4 assignor_name='uniform' members=[(member_id='id-of-C' "
+            "member_epoch=3 client_id='ottla-raw' client_host='/127.0.0.1' "
+            "subscribed_topic_names=['orders'] subscribed_topic_regex='' "
+            "assignment=(topic_partitions=[]) target_assignment=(topic_partitions=[orders[0 1]]) "
+            "member_type=0)] authorized_operations=-2147483648)])"
+        },
     ),
     "a_fetch_by_a_stranger": Difference(
         "Kafka looks for a member without an id, and fails",

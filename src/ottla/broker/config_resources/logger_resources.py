@@ -109,9 +109,9 @@ class LoggerResources:
                     its.setLevel(level)
                     logger.warning(
                         "log_level_changed",
-                        "logger %(logger)s has the level %(level)s",
-                        logger=name,
-                        level=levels.get(name, "of its parent"),
+                        "logger %(name)s has the level %(new_level)s",
+                        name=name,
+                        new_level=levels.get(name, "of its parent"),
                     )
 
     def unset_list(self, node: Node, option: str) -> str | Refused:

@@ -87,7 +87,7 @@ class Member:
 
 
 class ClassicGroup:
-    """Invariants: the leader is a member; `joined_count` members have a join ticket; only members await a sync."""
+    """Invariants: a leader is a member; `joined_count` members have a join ticket; only members await a sync."""
 
     group_type = CLASSIC
 
@@ -235,7 +235,8 @@ class ClassicGroup:
         # Only newer clients send the protocol (KIP-559).
         if request.protocol_type not in (None, self.protocol_type):
             return Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if request.protocol not in (None, self.protocol):
+        # Without a leader the group comes from the new protocol, in which each member was told its own first protocol.
+        if self.leader is not None and request.protocol not in (None, self.protocol):
             return Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if self.state is ClassicState.PREPARING_REBALANCE:
             return Refused(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -380,7 +381,8 @@ def restored(saved: GroupSaved) -> ClassicGroup:
         group.add(member, saved.protocol_type)
     group.protocol_type = saved.protocol_type or None
     group.protocol = saved.protocol
-    group.leader = saved.leader if saved.leader in group.members else group.leader
+    if saved.leader is None or saved.leader in group.members:
+        group.leader = saved.leader
     if group.members:
         group.start_stable()
     group.read_topics()

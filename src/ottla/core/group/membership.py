@@ -64,11 +64,12 @@ class Membership:
     # Starting and waking.
 
     def resume(self, turn: Turn, group: ClassicGroup) -> None:
-        """Takes over a restored group: the session of every member begins anew."""
+        """Takes over a restored group: the session of every member begins anew. Without a leader it rebalances."""
         self.groups[group.group_id] = group
         for member in group.members.values():
             self._renew_session(turn, group, member)
-        if len(group.members) > self.config.max_size:
+        has_no_leader = bool(group.members) and group.leader is None
+        if has_no_leader or len(group.members) > self.config.max_size:
             self._prepare(turn, group)
 
     def wake(self, turn: Turn) -> None:
@@ -88,10 +89,12 @@ class Membership:
 
     def adopt(self, turn: Turn, group: ClassicGroup, *, rebalance: bool) -> None:
         """Takes over a stable group that followed another protocol until now."""
+        if rebalance:
+            # The saved group has no trace of a member that has left: without this the next coordinator would take it
+            # for stable, and nobody would get that member's partitions.
+            group.leader = None
         self._save(turn, group)
         self.resume(turn, group)
-        if rebalance and group.state is ClassicState.STABLE:
-            self._prepare(turn, group)
 
     def give_up(self, turn: Turn, group: ClassicGroup) -> None:
         """Forgets a group that follows another protocol from now on; members that wait have to join again."""

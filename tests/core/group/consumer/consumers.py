@@ -120,6 +120,21 @@ class Consumer:
             )
         )
 
+    def subscribe_to_pattern(self, pattern: str) -> ConsumerHeartbeat | Refused:
+        self.pattern = pattern
+        return self._take(
+            ConsumerHeartbeatRequest(
+                self.group_id,
+                self.member_id,
+                self.epoch,
+                self.instance,
+                pattern=pattern,
+                owned=dict(self.owned),
+                client_id="client",
+                client_host="/127.0.0.1",
+            )
+        )
+
     def subscribe(self, *topics: str) -> ConsumerHeartbeat | Refused:
         self.topics = frozenset(topics)
         return self._take(

@@ -400,11 +400,49 @@ def test_a_restart_looks_for_matching_topics_again(groups: ConsumerGroups) -> No
     assert a.count == 6
 
 
+def test_topics_that_a_pattern_matched_go_to_others_when_a_member_gives_it_up_for_one_that_matches_none(
+    groups: ConsumerGroups,
+) -> None:
+    a = Consumer(groups, "a", topics=None, pattern="ord")
+    a.join()
+    groups.resolve()
+    b = Consumer(groups, "b")
+    b.join()
+    for _ in range(4):
+        a.beat()
+        b.beat()
+    assert a.count + b.count == 4
+    assert a.count > 0
+    a.pattern = "nothing"
+    a.join()
+    groups.resolve()
+    for _ in range(4):
+        a.beat()
+        b.beat()
+    assert (a.count, b.count) == (0, 4)
+
+
 def test_an_invalid_pattern_is_refused_and_leaves_nothing_behind(groups: ConsumerGroups) -> None:
     refused = Consumer(groups, "a", topics=None, pattern="(").join()
     assert error_of(refused) is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert not groups.log
     assert not groups.machine.list_groups()
+
+
+def test_the_partitions_of_a_member_go_to_others_when_its_next_pattern_matches_nothing(
+    groups: ConsumerGroups,
+) -> None:
+    a = Consumer(groups, "a", topics=None, pattern="ord")
+    b = Consumer(groups, "b", topics=None, pattern="ord")
+    a.join()
+    groups.resolve()
+    b.join()
+    settle(a, b)
+    assert (a.count, b.count) == (2, 2)
+    a.subscribe_to_pattern("nothing")
+    groups.resolve()
+    settle(a, b)
+    assert (a.count, b.count) == (0, 4)
 
 
 def test_a_pattern_without_subscribers_is_forgotten(groups: ConsumerGroups) -> None:

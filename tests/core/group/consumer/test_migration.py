@@ -15,6 +15,7 @@ from ottla.core.assignors.protocol import (
     encode_subscription,
 )
 from ottla.core.group.classic import ClassicState
+from ottla.core.group.consumer.classic_members import encode_classic
 from ottla.core.group.requests import (
     ConsumerGroupConfig,
     ConsumerHeartbeat,
@@ -125,7 +126,8 @@ def test_an_upgraded_group_is_assigned_anew_even_if_the_pattern_of_the_new_membe
 ) -> None:
     classic_group(groups, "a")
     generation = groups.machine.membership.groups["g"].generation
-    Consumer(groups, "c", pattern="nothing").join()
+    groups.topics.grow("orders", 5)
+    Consumer(groups, "c", topics=None, pattern="nothing").join()
     group = groups.consumer_group()
     assert group.epoch == group.target_epoch == generation + 1
 
@@ -199,6 +201,16 @@ def test_a_group_with_too_many_bytes_is_not_upgraded(groups: ConsumerGroups) -> 
     assert groups.state() is ClassicState.COMPLETING_REBALANCE
 
 
+def test_an_upgraded_group_that_was_stable_stays_in_its_epoch_if_nothing_changes(
+    groups: ConsumerGroups,
+) -> None:
+    classic_group(groups, "a", "b")
+    generation = groups.machine.membership.groups["g"].generation
+    Consumer(groups, "c", topics=None, pattern="nothing").join()
+    group = groups.consumer_group()
+    assert group.epoch == group.target_epoch == generation
+
+
 def test_a_classic_member_gives_up_before_the_new_one_gets(groups: ConsumerGroups) -> None:
     (a,) = classic_group(groups, "a")
     c = Consumer(groups, "c")
@@ -230,9 +242,10 @@ def test_the_last_member_of_the_new_protocol_that_leaves_downgrades_the_group(
     c.leave()
     assert "g" not in groups.machine.consumers.groups
     assert groups.state() is ClassicState.PREPARING_REBALANCE
+    # Also after a restart: nobody has the partitions of the member that has left.
     groups.restart()
-    assert groups.state() is ClassicState.STABLE
-    assert a.beat() in (ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION)
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_member_of_the_new_protocol_that_dies_downgrades_the_group(
@@ -362,3 +375,73 @@ def test_a_custom_assignors_data_forbids_the_upgrade(groups: ConsumerGroups) -> 
     assert isinstance(answer, Refused)
     assert "custom assignor" in answer.text
     assert a.beat() is ErrorCode.NONE
+
+
+def test_a_member_that_waits_for_partitions_joins_again_when_a_static_member_downgrades_the_group(
+    groups: ConsumerGroups,
+) -> None:
+    s = Consumer(groups, "s", instance="i")
+    s.join()
+    c = ClassicClient(groups, "c")
+    joined = c.join(new=True).joined
+    c.generation = joined.generation
+    groups.sync("c", c.generation)
+    # Half of the partitions are the target of c, but s goes away before it has given them up.
+    assert not groups.consumer_group().members["c"].current.assigned
+    s.leave(for_a_while=True)
+    back = ClassicClient(groups, "s2", instance="i")
+    back.join(new=True)
+    assert "g" not in groups.machine.consumers.groups
+    assert c.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_assigned_partitions_that_do_not_exist_are_dropped_by_the_upgrade(
+    groups: ConsumerGroups,
+) -> None:
+    classic_group(groups, "a", "b")
+    groups.topics.delete("orders")
+    groups.topics.create("orders", 1)
+    c = Consumer(groups, "c")
+    answer = c.join()
+    assert isinstance(answer, ConsumerHeartbeat)
+    assert (
+        sum(
+            len(numbers)
+            for of in groups.consumer_group().targets.values()
+            for numbers in of.values()
+        )
+        == 1
+    )
+
+
+def test_an_upgraded_member_whose_first_protocol_cannot_be_read_gets_its_assignment(
+    groups: ConsumerGroups,
+) -> None:
+    (a,) = classic_group(groups, "a")
+    member = groups.group().members["a"]
+    member.protocols = {"mine": b"", **member.protocols}
+    Consumer(groups, "c").join()
+    assert groups.sync("a", a.generation).error is ErrorCode.REBALANCE_IN_PROGRESS
+    group = groups.consumer_group()
+    assert encode_classic(group.target("a"), group.members["a"], groups.topics)
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_member_that_syncs_after_the_downgrade_with_its_own_protocol_joins_again(
+    groups: ConsumerGroups, comes_back: bool
+) -> None:
+    s = Consumer(groups, "s", instance="i")
+    s.join()
+    ClassicClient(groups, "a").join(new=True)
+    subscription = encode_subscription(Subscription(topics=("orders",)))
+    protocols = {"range": subscription, "cooperative-sticky": subscription}
+    joined = groups.join("", new_id="b", protocols=protocols, version=3).joined
+    assert joined.protocol == "range"
+    if comes_back:
+        s.leave(for_a_while=True)
+        ClassicClient(groups, "s2", instance="i").join(new=True)
+    else:
+        s.leave()
+    assert groups.group().protocol == "cooperative-sticky"
+    asked = groups.sync("b", joined.generation, protocol="range")
+    assert asked.error in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)

@@ -254,7 +254,7 @@ def read_subscription(metadata: bytes, topics: TopicsView) -> ClassicSubscriptio
 
 
 def by_topic_id(partitions: tuple[TopicPartition, ...], topics: TopicsView) -> Partitions:
-    """Partitions by the ids of their topics, without those that do not exist: a client may name any."""
+    """Partitions by the ids of their topics, without those that do not exist: a topic's successor may have fewer."""
     found: dict[UUID, set[int]] = {}
     for name, partition in partitions:
         topic = topics.topics.get(name)
@@ -275,13 +275,8 @@ def encode_classic(
         if (topic := topics.topics_by_id.get(topic_id)) is not None
         for partition in sorted(numbers)
     )
-    return encode_assignment(Assignment(partitions), _version_of(classic))
-
-
-def _version_of(classic: ClassicProtocols) -> int:
-    """The version of a member's subscription. Nobody has read that of a protocol which the group did not use."""
     try:
         version = stored_version(classic.protocols[0][1])
     except MalformedMessageError:
-        return 0
-    return min(max(version, 0), NEWEST_VERSION)
+        version = 0  # only the protocol of the classic group was read when the group was upgraded
+    return encode_assignment(Assignment(partitions), min(max(version, 0), NEWEST_VERSION))

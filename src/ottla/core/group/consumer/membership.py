@@ -33,7 +33,12 @@ from ottla.core.group.consumer.events import (
 )
 from ottla.core.group.consumer.group import ConsumerGroup, ConsumerMember, TopicsView
 from ottla.core.group.consumer.log_messages import log_epoch, log_joined
-from ottla.core.group.consumer.patterns import are_changed, needs_refresh, resolved_events
+from ottla.core.group.consumer.patterns import (
+    are_changed,
+    are_left_over,
+    needs_refresh,
+    resolved_events,
+)
 from ottla.core.group.consumer.reconciliation import Reported, Target, reconcile
 from ottla.core.group.consumer.targets import compute_targets
 from ottla.core.group.log_messages import log_expired, log_left, log_replaced
@@ -258,7 +263,7 @@ class ConsumerMembership:
             return
         group.patterns_version = found.version
         events = resolved_events(group, found.topics, found.version, turn.now_ms)
-        changed = are_changed(group, events)
+        changed = are_changed(group, events) or are_left_over(group, events)
         for event in events:
             self._write(turn, event)
         self.advance_epoch(turn, group, bump=changed)

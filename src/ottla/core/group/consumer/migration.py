@@ -6,12 +6,12 @@ they are, and every member keeps its partitions until the group rebalances.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from ottla.core.assignors.protocol import decode_assignment
 from ottla.core.assignors.server_side.model import Partitions
-from ottla.core.group.classic import CONSUMER, ClassicGroup, Member
+from ottla.core.group.classic import CONSUMER, ClassicGroup, ClassicState, Member
 from ottla.core.group.consumer.classic_members import by_topic_id, encode_classic, read_subscription
 from ottla.core.group.consumer.events import (
     ClassicProtocols,
@@ -81,9 +81,14 @@ def upgraded(group: ClassicGroup, topics: TopicsView) -> list[ConsumerGroupEvent
             {} if assignment is None else by_topic_id(assignment.partitions, topics)
         )
         events.append(MemberSaved(group.group_id, member.member_id, subscription))
-    # For which topics the leader assigned is not known, nor whether it was about to do it again: the next epoch begins
-    # with the first heartbeat, also if the member that joins changes nothing (its pattern may match no topic).
-    events.append(GroupEpochSaved(group.group_id, group.generation, UNKNOWN_HASH))
+    made = ConsumerGroup(group.group_id)
+    for event in events:
+        made.apply(event)
+    # If the leader was to assign again, the next epoch begins with the first heartbeat, also if the member that joins
+    # changes nothing (its pattern may match no topic).
+    is_settled = group.state is ClassicState.STABLE and _has_all(made, targets, topics)
+    metadata_hash = made.hash_topics(topics) if is_settled else UNKNOWN_HASH
+    events.append(GroupEpochSaved(group.group_id, group.generation, metadata_hash))
     for member_id, partitions in targets.items():
         events.append(TargetSaved(group.group_id, member_id, partitions))
     events.append(TargetEpochSaved(group.group_id, group.generation, 0))
@@ -109,6 +114,20 @@ def _upgraded_member(group: ClassicGroup, member: Member, topics: TopicsView) ->
         found.topics,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         classic=ClassicProtocols(member.session_timeout_ms, tuple(member.protocols.items())),
+    )
+
+
+def _has_all(group: ConsumerGroup, targets: Mapping[str, Partitions], topics: TopicsView) -> bool:
+    """Whether the members have all partitions of their topics: the leader may not know yet of new ones."""
+    assigned: dict[UUID, set[int]] = {}
+    for partitions in targets.values():
+        for topic_id, numbers in partitions.items():
+            assigned.setdefault(topic_id, set()).update(numbers)
+    found = (topics.topics.get(name) for name in group.subscribed_topics())
+    return all(
+        len(assigned.get(topic.topic_id, ())) == topic.partition_count
+        for topic in found
+        if topic is not None
     )
 
 
