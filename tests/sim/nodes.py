@@ -131,6 +131,8 @@ class Nodes:
         # What the cluster has begun goes on when the node dies that asked for it.
         share = cluster.share
         share._serve_soon = at_home(NOBODY, share._serve_soon)  # type: ignore[method-assign]
+        # Nodes have their own; one that dies must not keep the others from it.
+        share.elsewhere = asyncio.to_thread  # type: ignore[method-assign,assignment]
         share._end_of_new_work = at_home(NOBODY, share._end_of_new_work)  # type: ignore[method-assign]
         forget = at_home(NOBODY, cluster.deletion._forget_offsets)
         cluster.deletion._forget_offsets = forget  # type: ignore[method-assign]

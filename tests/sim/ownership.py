@@ -57,7 +57,9 @@ class Ownership:
         self._owners.pop(owner.name, None)
 
     def take(self, taker: Owner, partitions: Iterable[Partition]) -> None:
-        """A member has been assigned these."""
+        """A member has been assigned these; what it was told long ago may be another one's by now."""
+        if taker.may_be_removed():
+            return
         for partition in partitions:
             other = self._owner(taker, partition)
             if other is not None:

@@ -18,6 +18,7 @@ FOUND = {
     24: "classic members that were alone in a group left the partitions of those that had gone to nobody",
     224: "an upgrade of which half was written lost the members of a group",
     100014: "a group that was upgraded while its classic members were to be assigned anew never was",
+    886: "a member gave up a pattern for one that matched no topic, and nobody got its partitions",
     7: "half of a removal was written, and was forgotten when the log was compacted",
 }
 

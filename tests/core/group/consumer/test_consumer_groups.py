@@ -347,6 +347,15 @@ def test_a_static_member_that_stays_away_is_removed(groups: ConsumerGroups) -> N
     assert b.count == 4
 
 
+def test_a_member_that_takes_another_instance_id_gives_the_first_one_free(
+    groups: ConsumerGroups,
+) -> None:
+    for instance in ("i", "j", "k"):
+        Consumer(groups, "a", instance=instance).join()
+    assert groups.consumer_group().static_ids == {"k": "a"}
+    assert error_of(Consumer(groups, "b", instance="i").join()) is ErrorCode.NONE
+
+
 def test_an_instance_id_in_use_is_not_given_away(groups: ConsumerGroups) -> None:
     Consumer(groups, "a", instance="i").join()
     refused = Consumer(groups, "b", instance="i").join()
@@ -389,6 +398,28 @@ def test_a_restart_looks_for_matching_topics_again(groups: ConsumerGroups) -> No
     groups.resolve()
     a.beat()
     assert a.count == 6
+
+
+def test_topics_that_a_pattern_matched_go_to_others_when_a_member_gives_it_up_for_one_that_matches_none(
+    groups: ConsumerGroups,
+) -> None:
+    a = Consumer(groups, "a", topics=None, pattern="ord")
+    a.join()
+    groups.resolve()
+    b = Consumer(groups, "b")
+    b.join()
+    for _ in range(4):
+        a.beat()
+        b.beat()
+    assert a.count + b.count == 4
+    assert a.count > 0
+    a.pattern = "nothing"
+    a.join()
+    groups.resolve()
+    for _ in range(4):
+        a.beat()
+        b.beat()
+    assert (a.count, b.count) == (0, 4)
 
 
 def test_an_invalid_pattern_is_refused_and_leaves_nothing_behind(groups: ConsumerGroups) -> None:

@@ -40,10 +40,14 @@ def resolved_events(
 
 
 def are_changed(group: ConsumerGroup, events: list[PatternResolved]) -> bool:
-    """Whether a pattern matches other topics than before; one that was never resolved matched none."""
+    """Whether a pattern matches other topics than before, or is new.
+
+    A new one that matches none counts, too: a member may have given up another pattern for it, whose topics are to be
+    assigned to others. (In Kafka they are not if other members subscribe to them as well.)
+    """
     for event in events:
         before = group.patterns.get(event.pattern)
-        if event.topics != (frozenset() if before is None else before.topics):
+        if before is None or event.topics != before.topics:
             return True
     return False
 
