@@ -167,15 +167,6 @@ class ConsumerGroup:
 
     # Subscriptions.
 
-    @property
-    def is_homogeneous(self) -> bool:
-        """Whether all members have the same subscription."""
-        kinds = {
-            (member.subscription.topics, member.subscription.pattern)
-            for member in self.members.values()
-        }
-        return len(kinds) <= 1
-
     def subscribed_topics(self) -> dict[str, None]:
         """The names of all topics that members subscribe to; a dict for its order."""
         names = dict.fromkeys(self.topic_counts)
