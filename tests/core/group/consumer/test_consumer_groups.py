@@ -189,6 +189,14 @@ def test_a_member_that_waits_for_partitions_of_others_asks_again_soon(
     assert (b.count, has_all.heartbeat_interval_ms) == (2, 5000)
 
 
+def test_an_assignor_that_is_only_in_kafkas_log_is_replaced_by_the_default(
+    groups: ConsumerGroups,
+) -> None:
+    a = Consumer(groups, "a", assignor="com.example.Mine")
+    a.join()
+    assert a.count == 4
+
+
 # Topics.
 
 
