@@ -1,11 +1,12 @@
 """How long until a group of 10 to 1,000 members is stable again, in both protocols, and what does a heartbeat cost?
 
-Run: python -m benchmarks.bench_rebalance
+Run: python -m benchmarks.bench_rebalance [words of the rows that are wanted, such as classic]
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -159,4 +160,6 @@ def rows_of(size: int) -> list[Row]:
 ROWS = [row for size in SIZES for row in rows_of(size)]
 
 if __name__ == "__main__":
-    run("rebalance", ROWS, starts=1, find_peers=find_peers)
+    words = sys.argv[1:]
+    wanted = [row for row in ROWS if all(word in row.title for word in words)]
+    run("-".join(["rebalance", *words]), wanted, starts=1, find_peers=find_peers)

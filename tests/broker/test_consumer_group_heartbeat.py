@@ -325,3 +325,39 @@ def test_another_node_is_not_the_coordinator(topic: str) -> None:
         with RawConnection(broker.address_of(other)) as wrong:
             answer = heartbeat(wrong, "g", "m", JOIN, **JOINING)
             assert answer.error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("letter", ["x", "é"])
+def test_an_error_that_quotes_the_longest_names_can_be_read(
+    connection: RawConnection, letter: str
+) -> None:
+    longest = letter * (32_767 // len(letter.encode()))
+    joining: dict[str, Any] = {
+        "subscribed_topic_names": [],
+        "rebalance_timeout_ms": 1000,
+        "owned": {},
+    }
+    first = ConsumerMember(connection, longest, instance_id=longest)
+    first.join()
+    assert first.error(server_assignor=longest) is ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert first.error(subscribed_topic_regex=longest) is ErrorCode.INVALID_REGULAR_EXPRESSION
+    unreleased = heartbeat(connection, longest, longest, JOIN, instance_id=longest, **joining)
+    assert unreleased.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+    unknown = heartbeat(connection, longest, longest, 1)
+    assert unknown.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert unknown.error_message is not None
+    assert unknown.error_message.startswith(f"Member {letter}")
+    first.leave(instance_id=longest)
+
+
+@pytest.mark.parametrize(
+    "names", [[f"{number}" for number in range(40_000)], ["n" * 30_000 + str(n) for n in range(40)]]
+)
+def test_a_subscription_that_is_too_large_to_be_stored_is_refused(
+    connection: RawConnection, topic: str, group: str, names: list[str]
+) -> None:
+    create(connection, topic, 1)
+    member = ConsumerMember(connection, group, topic)
+    member.join()
+    assert member.error(subscribed_topic_names=names) is ErrorCode.INVALID_REQUEST
+    assert member.error(subscribed_topic_names=names[:30]) is ErrorCode.NONE

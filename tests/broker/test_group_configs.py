@@ -92,3 +92,11 @@ def test_a_group_without_a_name_is_not_described(connection: RawConnection) -> N
     result = describe(connection, GROUP, "")
     assert result.error_code == ErrorCode.INVALID_REQUEST
     assert result.error_message == "Group name must not be empty"
+
+
+def test_an_error_that_quotes_the_longest_texts_can_be_read(connection: RawConnection) -> None:
+    longest = "x" * 32_767
+    for options in ({SESSION: longest}, {longest: "1"}):
+        assert set_options(connection, "g", options, GROUP) == ErrorCode.INVALID_CONFIG
+        (result,) = replace(connection, replaced(GROUP, "g", **options))
+        assert result.error_code == ErrorCode.INVALID_CONFIG

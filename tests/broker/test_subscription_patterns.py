@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from tests.broker import group_requests as classic
 from tests.broker.consumer_group_requests import (
@@ -13,7 +19,10 @@ from tests.broker.consumer_group_requests import (
 )
 from tests.broker.requests import create, delete, eventually, session_with
 
+from ottla.broker.coordination.subscription_patterns import SubscriptionPatterns
+from ottla.broker.requests import patterns
 from ottla.client.raw import RawConnection
+from ottla.core.group.requests import ResolvedPatterns, ResolvePatterns
 from ottla.errors import ErrorCode
 from ottla.testing import Broker
 
@@ -129,3 +138,56 @@ def test_a_pattern_has_a_limit(connection: RawConnection, group: str) -> None:
     )
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert (answer.error_message or "").endswith("a pattern has at most 1000 characters.")
+
+
+class Told:
+    """In place of a coordinator, its groups and its turns: remembers what it is told, and in which order."""
+
+    is_gone = False
+
+    def __init__(self) -> None:
+        self.found: dict[str, ResolvedPatterns | None] = {}
+
+    def ask(self, decide: Callable[[Any, Any, Any], Any], *_: object) -> None:
+        decide(self, None, None)
+
+    def patterns_resolved(self, _: object, group_id: str, found: ResolvedPatterns | None) -> None:
+        self.found[group_id] = found
+
+
+class Elsewhere:
+    async def elsewhere(self, work: Callable[[str], Any], text: str) -> Any:
+        return work(text)
+
+
+@pytest.mark.parametrize("work", [1, 1000, patterns.WORK_AT_A_TIME])
+def test_a_group_does_not_wait_for_all_the_patterns_of_another(
+    monkeypatch: pytest.MonkeyPatch, work: int
+) -> None:
+    monkeypatch.setattr(patterns, "WORK_AT_A_TIME", work)
+    catalog: Any = SimpleNamespace(topics_version=7, topics=[f"topic-{n}" for n in range(12)])
+    share: Any = Elsewhere()
+    told: Any = Told()
+
+    async def search() -> None:
+        searching = SubscriptionPatterns(catalog, share)
+        greedy = frozenset({f"topic-{number}.*" for number in range(10)})
+        searching.search(told, ResolvePatterns("greedy", greedy))
+        searching.search(told, ResolvePatterns("wrong", frozenset({"("})))
+        searching.search(told, ResolvePatterns("modest", frozenset({"topic-.*1"})))
+        running = asyncio.create_task(searching.run())
+        while len(told.found) < 3:
+            await asyncio.sleep(0.001)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+    asyncio.run(asyncio.wait_for(search(), 30))
+    assert list(told.found) == ["wrong", "modest", "greedy"]
+    assert told.found["wrong"] == ResolvedPatterns({"(": frozenset()}, 7)
+    assert told.found["modest"] == ResolvedPatterns(
+        {"topic-.*1": frozenset({"topic-1", "topic-11"})}, 7
+    )
+    expected = {f"topic-{n}.*": frozenset({f"topic-{n}"}) for n in range(10)}
+    expected["topic-1.*"] = frozenset({"topic-1", "topic-10", "topic-11"})
+    assert told.found["greedy"] == ResolvedPatterns(expected, 7)

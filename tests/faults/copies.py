@@ -140,7 +140,9 @@ def check(address: str, work: Work, *internal: model.TopicPartition) -> None:
     targets = [model.TopicPartition(TARGET, number) for number in range(work.partition_count)]
     wait_stable(address, *targets, *internal)
     offsets = committed_offsets(address, work)
-    assert offsets == dict.fromkeys(range(work.partition_count), work.records_per_partition)
+    assert offsets == dict.fromkeys(range(work.partition_count), work.records_per_partition), (
+        offsets
+    )
     assert problems(read_target(address, work, "read_committed"), work) == []
 
 

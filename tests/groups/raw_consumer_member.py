@@ -59,6 +59,11 @@ class RawConsumerMember(RawMembership):
             if not self.has_news:
                 leave.wait(self.heartbeat_seconds)
 
+    def join(self) -> None:
+        """Until it is a member; a broker that has just started may not be a coordinator yet."""
+        while self.generation == JOINING:
+            self.heartbeat()
+
     def heartbeat(self) -> None:
         is_joining = self.generation == JOINING
         request = ConsumerGroupHeartbeatRequest(

@@ -56,8 +56,8 @@ def test_the_groups_session_timeout_ends_the_membership_of_the_silent(
         return set(topics.describe(group_id).assignment)
 
     with running.frozen():
-        silent.heartbeat()
-        well.heartbeat()
+        silent.join()
+        well.join()
         running.let_pass(SESSION_MS / 2)
         well.heartbeat()
         assert members() == {well.member_id, silent.member_id}
@@ -75,7 +75,7 @@ def test_the_groups_heartbeat_interval_is_told_to_its_members(
 ) -> None:
     topics.create(ottla_topic, 1)
     member = new_raw(running, group_id, "one")
-    member.heartbeat()
+    member.join()
     assert member.interval_ms == BROKERS_HEARTBEAT_MS
     change_group_config(
         running.bootstrap_servers, group_id, **{"consumer.heartbeat.interval.ms": HEARTBEAT_MS}
@@ -91,13 +91,13 @@ def test_a_full_group_takes_nobody_until_somebody_leaves(
     with one_node(tmp_path, {"group.consumer.max.size": 2}) as running:
         Topics(running.bootstrap_servers).create(ottla_topic, 3)
         one, two, three = (new_raw(running, group_id, name) for name in ("one", "two", "three"))
-        one.heartbeat()
-        two.heartbeat()
+        one.join()
+        two.join()
         with pytest.raises(BrokenError, match="GROUP_MAX_SIZE_REACHED"):
-            three.heartbeat()
+            three.join()
         # Those who are in stay in.
         one.heartbeat()
         two.leave()
-        three.heartbeat()
+        three.join()
         one.leave()
         three.leave()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ottla.broker.coordination.coordinator import Coordinator, When, unchanged
@@ -25,15 +24,35 @@ logger = EventLog(__name__)
 CHECKED_PATTERNS: Final = 1000
 
 
-class Search(NamedTuple):
-    """The patterns of a group whose topics are to be found."""
+class Names(NamedTuple):
+    """The names of all topics, in one order."""
 
-    coordinator: Coordinator[GroupMachine]
-    wanted: ResolvePatterns
+    version: int
+    names: list[str]
+
+
+class Search:
+    """The patterns of a group whose topics are to be found, and what was found so far."""
+
+    def __init__(self, coordinator: Coordinator[GroupMachine], wanted: ResolvePatterns) -> None:
+        self.coordinator = coordinator
+        self.group_id = wanted.group_id
+        self.left = sorted(wanted.patterns, reverse=True)
+        # From its first turn on.
+        self.searched: Names | None = None
+        # The names that the current pattern was compared with, and those of them that match.
+        self.position = 0
+        self.matching: list[str] = []
+        self.topics: dict[str, frozenset[str]] = {}
+
+    def end_pattern(self, pattern: str) -> None:
+        self.left.remove(pattern)
+        self.topics[pattern] = frozenset(self.matching)
+        self.position, self.matching = 0, []
 
 
 class SubscriptionPatterns:
-    """Checks patterns, and searches for topics one group after the other."""
+    """Checks patterns, and searches for topics: the groups take turns, so that none waits for another's patterns."""
 
     def __init__(self, catalog: Catalog, share: LoopShare) -> None:
         self._catalog = catalog
@@ -41,6 +60,7 @@ class SubscriptionPatterns:
         # The problem of each pattern, or None; the one that was used last is at the end.
         self._checked: OrderedDict[str, str | None] = OrderedDict()
         self._searches: asyncio.Queue[Search] = asyncio.Queue()
+        self._names = Names(-1, [])
 
     # Validity.
 
@@ -73,22 +93,26 @@ class SubscriptionPatterns:
     async def run(self) -> None:
         """Does the searches, until it is cancelled."""
         while True:
-            coordinator, wanted = await self._searches.get()
-            if coordinator.is_gone:
+            search = await self._searches.get()
+            if search.coordinator.is_gone:
                 continue  # the next coordinator begins again
             found = None
             try:
-                found = await self._find(wanted.patterns)
+                found = await self._go_on(search)
+                if found is None:
+                    self._searches.put_nowait(search)  # behind the others
+                    continue
             except Exception as error:
                 logger.bug("search_failed", "a search for topics failed: this is a bug", error)
-            _tell(coordinator, wanted.group_id, found)
+            _tell(search.coordinator, search.group_id, found)
 
-    async def _find(self, patterns: Iterable[str]) -> ResolvedPatterns:
-        # Before the names: a topic that is created from now on asks for another search.
-        version = self._catalog.topics_version
-        names = list(self._catalog.topics)
-        topics: dict[str, frozenset[str]] = {}
-        for text in sorted(patterns):
+    async def _go_on(self, search: Search) -> ResolvedPatterns | None:
+        """One turn of a search; None if it is not over."""
+        if search.searched is None:
+            search.searched = self._all_names()
+        version, names = search.searched
+        if search.left:
+            text = search.left[-1]
             try:
                 pattern = await self._share.elsewhere(Pattern, text)
             except PatternError as error:
@@ -99,10 +123,30 @@ class SubscriptionPatterns:
                     pattern=text,
                     reason=str(error),
                 )
-                topics[text] = frozenset()
-                continue
-            topics[text] = frozenset(await pattern.matching(names))
-        return ResolvedPatterns(topics, version)
+                search.position = len(names)
+            else:
+                some = _some(names, search.position, pattern.chars_at_a_time)
+                search.matching += await pattern.matching(some)
+                search.position += len(some)
+            if search.position >= len(names):
+                search.end_pattern(text)
+        return None if search.left else ResolvedPatterns(search.topics, version)
+
+    def _all_names(self) -> Names:
+        """The names of now; a topic that is created from now on asks for another search."""
+        version = self._catalog.topics_version
+        if self._names.version != version:
+            self._names = Names(version, list(self._catalog.topics))
+        return self._names
+
+
+def _some(names: list[str], start: int, most_chars: int) -> list[str]:
+    """One of the names from a place on, and more while they have no more than so many characters."""
+    end, chars = start, 0
+    while end < len(names) and (end == start or chars < most_chars):
+        chars += len(names[end])
+        end += 1
+    return names[start:end]
 
 
 def _tell(

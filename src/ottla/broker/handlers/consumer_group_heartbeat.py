@@ -32,6 +32,11 @@ from ottla.wire.messages.consumer_group_heartbeat import (
 FIRST_VERSION_WITH_OWN_MEMBER_ID = 1
 # What Java's `trim` removes.
 BLANKS = "".join(map(chr, range(33)))
+# A sentence that quotes the longest names would not fit into a string, whose UTF-8 has 32,767 bytes at most.
+MAX_MESSAGE_CHARS = 8_000
+# A member is stored as a whole with every change. Kafka takes none whose record is larger than a batch may be.
+MAX_TOPICS = 1 << 15
+MAX_TOPICS_CHARS = 1 << 20
 # A member reports all partitions that it owns.
 MAX_ELEMENTS = 1 << 17
 
@@ -94,6 +99,11 @@ def _check(node: Node, request: ConsumerGroupHeartbeatRequest, version: int) -> 
         return _invalid("InstanceId can't be null.")
     elif epoch < STATIC_LEAVE_EPOCH:
         return _invalid("MemberEpoch is invalid.")
+    names = request.subscribed_topic_names or ()
+    if len(names) > MAX_TOPICS or sum(map(len, names)) > MAX_TOPICS_CHARS:
+        return _invalid(
+            f"SubscribedTopicNames has more than {MAX_TOPICS} names or {MAX_TOPICS_CHARS} characters."
+        )
     assignors = node.options.config.group_consumer_assignors
     if request.server_assignor is not None and request.server_assignor not in assignors:
         return Refused(
@@ -161,7 +171,7 @@ def _respond(result: ConsumerHeartbeat | Refused) -> ConsumerGroupHeartbeatRespo
     if isinstance(result, Refused):
         return ConsumerGroupHeartbeatResponse(
             error_code=result.error,
-            error_message=result.message,
+            error_message=result.message and result.message[:MAX_MESSAGE_CHARS],
             member_epoch=0,
             heartbeat_interval_ms=0,
         )

@@ -24,6 +24,9 @@ from ottla.wire.messages.incremental_alter_configs import (
 
 DIVISIONS = Divisions((RESOURCES,))
 
+# A sentence that quotes the longest value would not fit into a string.
+MAX_MESSAGE_CHARS = 8_000
+
 
 def handle(
     node: Node, request: IncrementalAlterConfigsRequest, context: RequestContext
@@ -40,7 +43,9 @@ def handle(
         responses=[
             AlterConfigsResourceResponse(
                 error_code=ErrorCode.NONE if refused is None else refused.error,
-                error_message=None if refused is None else refused.message,
+                error_message=None
+                if refused is None
+                else (refused.message or "")[:MAX_MESSAGE_CHARS] or None,
                 resource_type=asked.resource_type,
                 resource_name=asked.resource_name,
             )

@@ -20,6 +20,8 @@ SMALL_PROGRAM_BYTES: Final = 1 << 16
 MEMORY_BYTES: Final = 8 << 20
 # A thread matches this many characters at a time.
 CHARS_AT_A_TIME: Final = 1 << 16
+# What one who has others to serve may do at a time: characters times instructions, some 50 ms.
+WORK_AT_A_TIME: Final = 1 << 27
 
 
 class PatternError(ValueError):
@@ -41,6 +43,12 @@ class Pattern:
         for some in _portions(texts):
             found.update(await asyncio.to_thread(self._matching, some))
         return found
+
+    @property
+    def chars_at_a_time(self) -> int:
+        """The characters after which it is the turn of another pattern."""
+        instructions: int = self._compiled.programsize
+        return max(1, WORK_AT_A_TIME // instructions)
 
     def _matching(self, texts: Sequence[str]) -> list[str]:
         return [text for text in texts if self._compiled.fullmatch(text) is not None]

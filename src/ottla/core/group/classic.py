@@ -235,7 +235,8 @@ class ClassicGroup:
         # Only newer clients send the protocol (KIP-559).
         if request.protocol_type not in (None, self.protocol_type):
             return Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if request.protocol not in (None, self.protocol):
+        # Without a leader the group comes from the new protocol, in which each member was told its own first protocol.
+        if self.leader is not None and request.protocol not in (None, self.protocol):
             return Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if self.state is ClassicState.PREPARING_REBALANCE:
             return Refused(ErrorCode.REBALANCE_IN_PROGRESS)

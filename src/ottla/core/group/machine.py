@@ -297,9 +297,13 @@ class GroupMachine:
         classic = downgraded(group, leaving, self._topics, turn.now_ms)
         # Without a member that leaves, all members may have reached the targets. If not, a member would wait for ever
         # for the rest of its target, or get partitions that another one has not given up.
-        rebalance = bool(leaving) or group.state is not ConsumerState.STABLE
+        is_settled = group.state is ConsumerState.STABLE and not leaving
+        # A SyncGroup that is on its way names the first protocol of its sender.
+        agrees = all(
+            next(iter(each.protocols)) == classic.protocol for each in classic.members.values()
+        )
         self.consumers.delete_group(turn, group)
-        self.membership.adopt(turn, classic, rebalance=rebalance)
+        self.membership.adopt(turn, classic, rebalance=not (is_settled and agrees))
         log_downgraded(turn, classic)
 
     def patterns_resolved(self, turn: Turn, group_id: str, found: ResolvedPatterns | None) -> None:

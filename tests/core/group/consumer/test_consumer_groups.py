@@ -189,6 +189,14 @@ def test_a_member_that_waits_for_partitions_of_others_asks_again_soon(
     assert (b.count, has_all.heartbeat_interval_ms) == (2, 5000)
 
 
+def test_an_assignor_that_is_only_in_kafkas_log_is_replaced_by_the_default(
+    groups: ConsumerGroups,
+) -> None:
+    a = Consumer(groups, "a", assignor="com.example.Mine")
+    a.join()
+    assert a.count == 4
+
+
 # Topics.
 
 
@@ -345,6 +353,15 @@ def test_a_static_member_that_stays_away_is_removed(groups: ConsumerGroups) -> N
     groups.pass_ms(SESSION_MS // 2)
     settle(b)
     assert b.count == 4
+
+
+def test_a_member_that_takes_another_instance_id_gives_the_first_one_free(
+    groups: ConsumerGroups,
+) -> None:
+    for instance in ("i", "j", "k"):
+        Consumer(groups, "a", instance=instance).join()
+    assert groups.consumer_group().static_ids == {"k": "a"}
+    assert error_of(Consumer(groups, "b", instance="i").join()) is ErrorCode.NONE
 
 
 def test_an_instance_id_in_use_is_not_given_away(groups: ConsumerGroups) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from tests.core.group.consumer.consumers import Consumer, ConsumerGroups, error_of, settle
 from tests.core.group.groups import Asked
@@ -128,6 +130,75 @@ def test_an_upgraded_group_is_assigned_anew_even_if_the_pattern_of_the_new_membe
     Consumer(groups, "c", topics=None, pattern="nothing").join()
     group = groups.consumer_group()
     assert group.epoch == group.target_epoch == generation + 1
+
+
+@pytest.mark.parametrize("numbers", [(0, 4), (-1,), (2**31 - 1, 1, 2, 3)])
+@pytest.mark.parametrize("topics", [["orders"], ["orders", "payments"]])
+def test_partitions_that_do_not_exist_are_not_taken_over(
+    groups: ConsumerGroups, numbers: tuple[int, ...], topics: list[str]
+) -> None:
+    groups.topics.create("payments", 2)
+    client = ClassicClient(groups, "a")
+    client.generation = client.join(new=True).joined.generation
+    share = tuple(TopicPartition("orders", number) for number in numbers)
+    groups.sync("a", client.generation, {"a": encode_assignment(Assignment(share))})
+    c = Consumer(groups, "c", frozenset(topics))
+    c.join()
+    client.take_part()
+    settle(c)
+    client.take_part()
+    settle(c)
+    assert {number for _, number in client.owned} <= {0, 1, 2, 3}
+    assert len(groups.owners()) == (4 if len(topics) == 1 else 6)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\x00", b"\xff\xff"])
+def test_a_protocol_that_nobody_has_read_does_not_stop_a_downgrade(
+    groups: ConsumerGroups, garbage: bytes
+) -> None:
+    known = encode_subscription(Subscription(topics=("orders",)))
+    with groups.one_turn():
+        asked = groups.join(new_id="a", protocols={"odd": garbage, "range": known}, version=3)
+        groups.join(new_id="b", protocols={"range": known}, version=3)
+    assert asked.joined.protocol == "range"
+    c = Consumer(groups, "c")
+    c.join()
+    c.leave()
+    assert "g" in groups.machine.membership.groups
+
+
+LARGE = [
+    struct.pack(">hi", 0, 40_000) + b"\0\0" * 40_000 + struct.pack(">i", -1),
+    encode_subscription(Subscription(topics=("orders",), user_data=b"x" * (1 << 20))),
+]
+
+
+@pytest.mark.parametrize("large", LARGE, ids=["topics", "bytes"])
+def test_a_subscription_that_takes_long_to_read_is_not_read(
+    groups: ConsumerGroups, large: bytes
+) -> None:
+    protocols = {"range": large}
+    generation = groups.join(new_id="a", protocols=protocols, version=3).joined.generation
+    groups.sync("a", generation, {"a": encode_assignment(Assignment(()))})
+    assert not groups.machine.membership.groups["g"].knows_its_topics
+    c = Consumer(groups, "c")
+    assert error_of(c.join()) is ErrorCode.GROUP_ID_NOT_FOUND
+    other = Consumer(groups, "d", group_id="h")
+    other.join()
+    joined = groups.join(new_id="a", group="h", protocols=protocols, version=3)
+    assert joined.join_refused.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_group_with_too_many_bytes_is_not_upgraded(groups: ConsumerGroups) -> None:
+    large = encode_subscription(Subscription(topics=("orders",), user_data=b"x" * 1_000_000))
+    with groups.one_turn():
+        for name in "abcde":
+            groups.join(new_id=name, protocols={"range": large}, version=3)
+    answer = Consumer(groups, "f").join()
+    assert isinstance(answer, Refused)
+    assert answer.message is not None
+    assert "more than 4194304 bytes" in answer.message
+    assert groups.state() is ClassicState.COMPLETING_REBALANCE
 
 
 def test_an_upgraded_group_that_was_stable_stays_in_its_epoch_if_nothing_changes(
@@ -353,3 +424,24 @@ def test_an_upgraded_member_whose_first_protocol_cannot_be_read_gets_its_assignm
     assert groups.sync("a", a.generation).error is ErrorCode.REBALANCE_IN_PROGRESS
     group = groups.consumer_group()
     assert encode_classic(group.target("a"), group.members["a"], groups.topics)
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_member_that_syncs_after_the_downgrade_with_its_own_protocol_joins_again(
+    groups: ConsumerGroups, comes_back: bool
+) -> None:
+    s = Consumer(groups, "s", instance="i")
+    s.join()
+    ClassicClient(groups, "a").join(new=True)
+    subscription = encode_subscription(Subscription(topics=("orders",)))
+    protocols = {"range": subscription, "cooperative-sticky": subscription}
+    joined = groups.join("", new_id="b", protocols=protocols, version=3).joined
+    assert joined.protocol == "range"
+    if comes_back:
+        s.leave(for_a_while=True)
+        ClassicClient(groups, "s2", instance="i").join(new=True)
+    else:
+        s.leave()
+    assert groups.group().protocol == "cooperative-sticky"
+    asked = groups.sync("b", joined.generation, protocol="range")
+    assert asked.error in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)

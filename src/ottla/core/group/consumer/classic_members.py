@@ -43,7 +43,7 @@ from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 from ottla.wire.compile import stored_version
-from ottla.wire.stored.consumer_protocol import subscribed_topics
+from ottla.wire.stored.consumer_protocol import check_size, subscribed_topics
 from ottla.wire.types import MalformedMessageError
 
 NO_LEADER = ""
@@ -242,6 +242,7 @@ def first_protocol(member: ConsumerMember) -> str:
 
 def read_subscription(metadata: bytes, topics: TopicsView) -> ClassicSubscription:
     """A subscription of the classic protocol. Raises MalformedMessageError."""
+    check_size(metadata)
     try:
         found = decode_subscription(metadata)
     except MalformedMessageError:

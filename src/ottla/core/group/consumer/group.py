@@ -167,15 +167,6 @@ class ConsumerGroup:
 
     # Subscriptions.
 
-    @property
-    def is_homogeneous(self) -> bool:
-        """Whether all members have the same subscription."""
-        kinds = {
-            (member.subscription.topics, member.subscription.pattern)
-            for member in self.members.values()
-        }
-        return len(kinds) <= 1
-
     def subscribed_topics(self) -> dict[str, None]:
         """The names of all topics that members subscribe to; a dict for its order."""
         names = dict.fromkeys(self.topic_counts)
@@ -194,8 +185,9 @@ class ConsumerGroup:
         return subscription.topics if pattern is None else subscription.topics.union(pattern.topics)
 
     def topic_ids_of(self, subscription: MemberSubscription, view: TopicsView) -> frozenset[UUID]:
-        found = (view.topics.get(name) for name in sorted(self.topics_of(subscription)))
-        return frozenset(topic.topic_id for topic in found if topic is not None)
+        known = view.topics
+        names = sorted(name for name in self.topics_of(subscription) if name in known)
+        return frozenset(known[name].topic_id for name in names)
 
     def hash_topics(self, view: TopicsView) -> int:
         """A number that changes with the partitions of the subscribed topics (KIP-1101)."""
@@ -285,8 +277,14 @@ class ConsumerGroup:
         member.current = current
 
     def _set_subscription(self, member: ConsumerMember, subscription: MemberSubscription) -> None:
-        self._count(member.subscription, -1)
+        before = member.subscription
+        # Topics by the thousand: most changes are of few of them, or of something else.
+        self._count_topics(before.topics - subscription.topics, -1)
+        self._count_topics(subscription.topics - before.topics, 1)
+        self._count(before, -1)
         self._count(subscription, 1)
+        if member.subscription.instance_id != subscription.instance_id:
+            self._forget_instance(member)
         if subscription.instance_id is not None:
             self.static_ids[subscription.instance_id] = member.member_id
         member.subscription = subscription
@@ -296,15 +294,22 @@ class ConsumerGroup:
         if member is None:
             return
         self._set_current(member, CurrentAssignment(assigned=NO_PARTITIONS))
+        self._count_topics(member.subscription.topics, -1)
         self._count(member.subscription, -1)
-        instance_id = member.subscription.instance_id
-        if instance_id is not None and self.static_ids.get(instance_id) == member_id:
-            del self.static_ids[instance_id]
+        self._forget_instance(member)
         del self.members[member_id]
 
-    def _count(self, subscription: MemberSubscription, change: int) -> None:
-        for topic in sorted(subscription.topics):
+    def _forget_instance(self, member: ConsumerMember) -> None:
+        instance_id = member.subscription.instance_id
+        if instance_id is not None and self.static_ids.get(instance_id) == member.member_id:
+            del self.static_ids[instance_id]
+
+    def _count_topics(self, topics: frozenset[str], change: int) -> None:
+        for topic in sorted(topics):
             _add(self.topic_counts, topic, change)
+
+    def _count(self, subscription: MemberSubscription, change: int) -> None:
+        """Counts what a member wants besides topics."""
         if subscription.pattern:
             _add(self.pattern_counts, subscription.pattern, change)
         if subscription.assignor is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from ottla.core.assignors.server_side.model import Partitions
+from ottla.core.assignors.server_side.registry import SERVER_ASSIGNORS
 from ottla.core.deadlines import Deadlines
 from ottla.core.group.consumer.commit_rules import unknown_member
 from ottla.core.group.consumer.events import (
@@ -294,6 +295,9 @@ class ConsumerMembership:
         if last_ms and last_ms <= turn.now_ms < last_ms + interval_ms:
             return
         assignor = group.preferred_assignor(config.assignors[0])
+        if assignor not in SERVER_ASSIGNORS:
+            # A log that Kafka wrote may name one of its plugins; requests are checked before.
+            assignor = config.assignors[0]
         targets = compute_targets(group, assignor, self._outside.topics)
         for member_id, partitions in targets.items():
             before = group.targets.get(member_id)

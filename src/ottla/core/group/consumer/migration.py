@@ -31,6 +31,8 @@ from ottla.errors import ErrorCode
 from ottla.wire.types import MalformedMessageError
 
 UNKNOWN_HASH = 0
+# An upgrade reads and writes them all at once, and a small request may be its cause. Kafka's limit is that of a batch.
+MAX_BYTES = 4 << 20
 
 
 def check_upgrade(group: ClassicGroup, config: ConsumerGroupConfig) -> Refused | None:
@@ -43,7 +45,16 @@ def check_upgrade(group: ClassicGroup, config: ConsumerGroupConfig) -> Refused |
         reason = "the group does not use the consumer embedded protocol."
     elif len(group.members) > config.max_size:
         reason = "the group size exceeds the consumer group maximum size."
+    elif _size_bytes(group) > MAX_BYTES:
+        reason = f"its subscriptions and assignments have more than {MAX_BYTES} bytes."
     return None if reason is None else Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"{start} {reason}")
+
+
+def _size_bytes(group: ClassicGroup) -> int:
+    return sum(
+        sum(map(len, member.protocols.values())) + len(member.assignment)
+        for member in group.members.values()
+    )
 
 
 def upgraded(group: ClassicGroup, topics: TopicsView) -> list[ConsumerGroupEvent] | Refused:

@@ -40,20 +40,20 @@ def resolved_events(
 
 
 def are_changed(group: ConsumerGroup, events: list[PatternResolved]) -> bool:
-    """Whether a pattern matches other topics than before, or is new.
-
-    A new one that matches none counts, too: a member may have given up another pattern for it, whose topics are to be
-    assigned to others. (In Kafka they are not if other members subscribe to them as well.)
-    """
+    """Whether a pattern matches other topics than before; one that was never resolved matched none."""
     for event in events:
         before = group.patterns.get(event.pattern)
-        if before is None or event.topics != before.topics:
+        if event.topics != (frozenset() if before is None else before.topics):
             return True
     return False
 
 
 def are_left_over(group: ConsumerGroup, events: list[PatternResolved]) -> bool:
-    """Whether members have changed to one of these patterns, and still have a target of their last subscription."""
+    """Whether members have changed to one of these patterns, and still have a target of their last subscription.
+
+    A pattern that matches nothing changes no topics, but what the member has given up is to be assigned to others. (In
+    Kafka it is not if other members subscribe to it as well.)
+    """
     new = {event.pattern for event in events if event.pattern not in group.patterns}
     return any(
         member.subscription.pattern in new and group.target(member.member_id)
