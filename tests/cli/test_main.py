@@ -326,7 +326,7 @@ def test_sasl_where_there_is_none_is_one_line_with_its_own_advice(inside: Ottla)
     done = inside("topics", "list", *(f"-X{option}" for option in options))
     assert (done.code, done.out) == (1, "")
     (line,) = done.err.splitlines()
-    assert "it expects no SASL there" in line
+    assert "expects no SASL on this port: see security.protocol" in line
 
 
 def test_what_an_error_is_about_is_named_once() -> None:

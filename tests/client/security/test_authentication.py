@@ -59,7 +59,7 @@ def test_a_client_that_says_who_it_is_is_served(run: Run, mechanism: str) -> Non
             await network.updated(5000)
             await network.call(0, HEARTBEAT)
             # A version that is not known would be taken for a step of Kerberos.
-            assert [each.version for each in broker.asked_for(ApiVersionsRequest)] == [0, 4]
+            assert [each.version for each in broker.asked_for(ApiVersionsRequest)] == [0, 5]
 
     run(main())
 

@@ -93,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held: list[_Held] | None = None
         self._next_id = 0
         self._answers = 0
+        self._serves = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._buffer = bytearray(_SMALL_BUFFER_BYTES)
@@ -300,6 +301,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._waiting.popleft()
         self._answers += 1
+        # A broker that does not know the newest ApiVersions answers it twice.
+        self._serves = self._serves or waiting.api != _FIRST_API
         self.last_used = now = self._loop.time()
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
@@ -316,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
             self._end(tls_failure(exc, self._broker_name()))
         elif exc is not None:
             self._broken(f"the connection broke: {exc}")
-        elif self._answers <= 1:
+        elif not self._serves:
             self._broken(
                 "the broker closed the connection at once; perhaps it does not expect "
                 f"security.protocol={self._protocol} on this port"

@@ -56,7 +56,7 @@ def _check_member(
         _has_had_since(member, sender.generation, new) for new in offsets
     ):
         return None
-    return Refused(_stale(member))
+    return _stale(member)
 
 
 def _has_had_since(member: ConsumerMember, epoch: int, new: NewOffset) -> bool:
@@ -77,10 +77,10 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) 
     member = group.members.get(member_id or NO_MEMBER_ID)
     if member is None:
         return unknown_member(group, member_id or NO_MEMBER_ID)
-    return None if member_epoch == member.current.epoch else Refused(_stale(member))
+    return None if member_epoch == member.current.epoch else _stale(member)
 
 
-def _stale(member: ConsumerMember) -> ErrorCode:
+def _stale(member: ConsumerMember) -> Refused:
     if member.speaks_classic:
-        return ErrorCode.ILLEGAL_GENERATION
-    return ErrorCode.STALE_MEMBER_EPOCH
+        return Refused(ErrorCode.ILLEGAL_GENERATION)
+    return Refused(ErrorCode.STALE_MEMBER_EPOCH)
