@@ -41,6 +41,8 @@ class Process:
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(paths),
                 "PYTHONDONTWRITEBYTECODE": "1",
+                # Workers share one pipe: unbuffered, they would mix the words of their lines.
+                "PYTHONUNBUFFERED": "",
                 **(environment or {}),
             },
         )
