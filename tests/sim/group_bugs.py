@@ -9,9 +9,9 @@ import pytest
 
 from ottla.broker.coordination import machine_log
 from ottla.broker.coordination.coordinator import Coordinator
-from ottla.core.group.classic import ClassicGroup
+from ottla.core.group.classic.group import ClassicGroup
+from ottla.core.group.classic.membership import Membership
 from ottla.core.group.machine import GroupMachine
-from ottla.core.group.membership import Membership
 from ottla.core.group.requests import Synced
 from ottla.core.outcomes import Refused
 from ottla.core.turn import Turn
@@ -173,7 +173,7 @@ def old_assignments_are_kept(patch: pytest.MonkeyPatch) -> None:
     def assign(membership: Membership, turn: Turn, group: ClassicGroup, request: Any) -> None:
         for member in group.members.values():
             member.assignment = member.assignment or request.assignments.get(member.member_id, b"")
-        from ottla.core.group.classic import ClassicState
+        from ottla.core.group.classic.group import ClassicState
 
         group.become(ClassicState.STABLE, turn.now_ms)
         membership._save(turn, group)

@@ -22,7 +22,7 @@ from ottla.broker.coordination import coordinator, machine_log
 from ottla.broker.partitions import replay as shard_replay
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.group import records
-from ottla.core.group.classic import ClassicState
+from ottla.core.group.classic.group import ClassicState
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import GroupConfig
 from ottla.errors import ErrorCode

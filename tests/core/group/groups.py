@@ -10,7 +10,7 @@ from uuid import UUID
 from tests.core.group.topics import SomeTopics
 
 from ottla.core.group import records
-from ottla.core.group.classic import ClassicGroup, ClassicState
+from ottla.core.group.classic.group import ClassicGroup, ClassicState
 from ottla.core.group.events import Event, GroupSaved
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.core.group.groups import DAY_MS, REBALANCE_MS, START_MS, Groups, offset, subscription
 
-from ottla.core.group.classic import ClassicState
+from ottla.core.group.classic.group import ClassicState
 from ottla.core.group.events import GroupDeleted, GroupSaved, OffsetCommitted, OffsetDeleted
 from ottla.core.group.requests import DescribedGroup, DescribedMember, ListedGroup
 from ottla.core.outcomes import Refused

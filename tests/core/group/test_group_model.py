@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 from tests.core.group.groups import DAY_MS, Asked, Groups, offset, subscription
 
-from ottla.core.group.classic import ClassicGroup, ClassicState
+from ottla.core.group.classic.group import ClassicGroup, ClassicState
 from ottla.core.group.requests import Joined, JoinRefused, Leaver, Synced
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode

@@ -8,7 +8,7 @@ import pytest
 from tests.core.group.groups import DAY_MS, SESSION_MS, START_MS, Groups, offset
 
 from ottla.core.catalog import Topic
-from ottla.core.group.classic import ClassicState
+from ottla.core.group.classic.group import ClassicState
 from ottla.core.group.events import LAST_TIMESTAMP, OffsetCommitted, OffsetDeleted
 from ottla.core.group.requests import FetchedOffset, NewOffset
 from ottla.errors import ErrorCode

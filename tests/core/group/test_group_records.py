@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.core.group.classic import ClassicState, restored
+from ottla.core.group.classic.group import ClassicState, restored
 from ottla.core.group.events import (
     Event,
     GroupDeleted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.core.group.groups import Groups, offset
 
-from ottla.core.group.classic import ClassicState
+from ottla.core.group.classic.group import ClassicState
 from ottla.core.group.events import OffsetCommitted
 from ottla.core.outcomes import Refused
 from ottla.core.turn import AppliedEvent, ProducerIdentity

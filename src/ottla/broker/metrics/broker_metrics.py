@@ -18,7 +18,7 @@ from ottla.broker.network.server import Server
 from ottla.broker.node import Node
 from ottla.broker.telemetry.client_series import Dropped
 from ottla.core.catalog import Topic
-from ottla.core.group.classic import ClassicState
+from ottla.core.group.classic.group import ClassicState
 from ottla.core.group.consumer.group import ConsumerState
 from ottla.core.txn.states import TxnState as TransactionState
 from ottla.errors import ErrorCode

@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from ottla.core.group.classic import (
+from ottla.core.group.classic.group import (
     CONSUMER,
     ClassicGroup,
     ClassicState,
     empty_since_ms,
     restored,
 )
+from ottla.core.group.classic.membership import Membership
 from ottla.core.group.consumer.classic_members import ClassicMembers
 from ottla.core.group.consumer.commit_rules import (
     check_commit,
@@ -43,7 +44,6 @@ from ottla.core.group.events import (
     OffsetCommitted,
     OffsetDeleted,
 )
-from ottla.core.group.membership import Membership
 from ottla.core.group.offset_table import OffsetTable
 from ottla.core.group.requests import (
     JOIN_EPOCH,

@@ -14,7 +14,7 @@ from ottla.core.assignors.protocol import (
     encode_assignment,
     encode_subscription,
 )
-from ottla.core.group.classic import ClassicState
+from ottla.core.group.classic.group import ClassicState
 from ottla.core.group.consumer.classic_members import encode_classic
 from ottla.core.group.requests import (
     ConsumerGroupConfig,

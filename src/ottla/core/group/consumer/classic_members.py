@@ -16,7 +16,7 @@ from ottla.core.assignors.protocol import (
     encode_assignment,
 )
 from ottla.core.assignors.server_side.model import Partitions
-from ottla.core.group.classic import CONSUMER
+from ottla.core.group.classic.group import CONSUMER
 from ottla.core.group.consumer.commit_rules import unknown_member
 from ottla.core.group.consumer.events import (
     AssignedPartitions,

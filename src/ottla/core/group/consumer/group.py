@@ -14,7 +14,7 @@ from uuid import UUID
 
 from ottla.core.assignors.server_side.model import Partitions
 from ottla.core.catalog import Topic
-from ottla.core.group.classic import CONSUMER
+from ottla.core.group.classic.group import CONSUMER
 from ottla.core.group.consumer.events import (
     FIRST_EPOCH,
     NO_PARTITIONS,

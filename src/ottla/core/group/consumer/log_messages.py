@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.core.group.classic import ClassicGroup
+from ottla.core.group.classic.group import ClassicGroup
 from ottla.core.group.consumer.group import ConsumerGroup
 from ottla.core.turn import Turn
 

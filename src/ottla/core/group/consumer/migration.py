@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ottla.core.assignors.protocol import decode_assignment
 from ottla.core.assignors.server_side.model import Partitions
-from ottla.core.group.classic import CONSUMER, ClassicGroup, ClassicState, Member
+from ottla.core.group.classic.group import CONSUMER, ClassicGroup, ClassicState, Member
 from ottla.core.group.consumer.classic_members import by_topic_id, encode_classic, read_subscription
 from ottla.core.group.consumer.events import (
     ClassicProtocols,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.core.group.groups import SESSION_MS, START_MS, Groups, offset, subscription
 
-from ottla.core.group.classic import ClassicState
+from ottla.core.group.classic.group import ClassicState
 from ottla.core.group.events import GroupSaved, SavedMember
 from ottla.core.group.requests import Joined, JoinRefused, Leaver, Synced
 from ottla.core.outcomes import Refused

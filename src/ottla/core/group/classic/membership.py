@@ -1,6 +1,6 @@
 """The members of groups: joining, syncing, heartbeats, leaving.
 
-Everything that changes a group's state is in this module; `classic.py` has the group itself. A JoinGroup or SyncGroup
+Everything that changes a group's state is in this module; `group.py` has the group itself. A JoinGroup or SyncGroup
 that has to wait leaves its ticket with its member; the decision that ends the wait answers it.
 """
 
@@ -10,19 +10,17 @@ from collections.abc import Callable
 from typing import Literal
 
 from ottla.core.deadlines import Deadlines
-from ottla.core.group.classic import ClassicGroup, ClassicState, Member
-from ottla.core.group.log_messages import (
+from ottla.core.group.classic.group import ClassicGroup, ClassicState, Member
+from ottla.core.group.classic.log_messages import (
     log_all_expired,
     log_empty,
-    log_expired,
     log_forming,
-    log_left,
     log_never_joined,
     log_refused,
-    log_replaced,
     log_stable,
     log_timed_out,
 )
+from ottla.core.group.log_messages import log_expired, log_left, log_replaced
 from ottla.core.group.requests import (
     NO_MEMBER_ID,
     GroupConfig,

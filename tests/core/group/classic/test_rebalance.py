@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.core.group.groups import REBALANCE_MS, SESSION_MS, Groups, subscription
 
-from ottla.core.group.classic import ClassicState
+from ottla.core.group.classic.group import ClassicState
 from ottla.core.group.events import GroupSaved
 from ottla.core.group.requests import Joined, JoinedMember, JoinRefused
 from ottla.errors import ErrorCode

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.core.group.groups import REBALANCE_MS, SESSION_MS, Groups, subscription
 
-from ottla.core.group.classic import ClassicState
+from ottla.core.group.classic.group import ClassicState
 from ottla.core.group.requests import Joined, JoinedMember, JoinRefused, Leaver
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
