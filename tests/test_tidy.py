@@ -26,7 +26,7 @@ LAYERS = [
         "names",
         "worker_python",
     ],
-    ["durations", "exposition", "model"],
+    ["access", "durations", "exposition", "model"],
     ["config"],
     ["wire", "records"],
     ["core"],
@@ -43,7 +43,7 @@ LAYERS = [
 # The package itself, what else it exports and `python -m ottla` stand above all layers.
 TOP = {"__init__", "__main__", "admin", "aio", "assignors"}
 
-LOWER_LAYERS = {"errors", "model", "config", "wire", "records", "core"}
+LOWER_LAYERS = {"access", "errors", "model", "config", "wire", "records", "core"}
 PURE_STANDARD_MODULES = {
     "__future__",
     "abc",

@@ -15,6 +15,7 @@ from ottla.broker.loop.loop_share import SLICE_SECONDS, UNTIMED_STEPS
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.caller import Caller
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import NewTopic, Topic
 from ottla.model import Endpoint
@@ -25,7 +26,7 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSt
 WIDE, NARROW = "wide", "narrow"
 PARTITIONS = 100
 HERE = Endpoint("127.0.0.1", 1)
-CONTEXT = RequestContext(6, "test", HERE, HERE)
+CONTEXT = RequestContext(6, "test", Caller(HERE, HERE))
 
 
 class SlowStore(MemoryStore):

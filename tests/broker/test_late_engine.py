@@ -18,6 +18,7 @@ from ottla.broker.partitions.replay import replay
 from ottla.broker.partitions.retention import Retention
 from ottla.broker.partitions.shard import Shard
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.caller import Caller
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint
 from ottla.storage.memory import MemoryStore
@@ -28,7 +29,7 @@ from ottla.wire.messages.delete_records import (
 )
 
 NOWHERE = Endpoint("localhost", 0)
-CONTEXT = RequestContext(2, None, NOWHERE, NOWHERE)
+CONTEXT = RequestContext(2, None, Caller(NOWHERE, NOWHERE))
 
 
 def saved_offsets(shard: Shard) -> list[int]:

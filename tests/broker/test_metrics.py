@@ -32,6 +32,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.requests.response_errors import error_counter_of
+from ottla.broker.security.caller import Caller
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import NewTopic
 from ottla.exposition import Metric, Page
@@ -274,7 +275,7 @@ def test_a_handler_that_fails_is_counted_and_fails() -> None:
 
     counts = ApiCounts("Heartbeat")
     api = serve(HeartbeatRequest, HeartbeatResponse, fail)
-    context = RequestContext(4, None, Endpoint("h", 1), Endpoint("h", 2))
+    context = RequestContext(4, None, Caller(Endpoint("h", 1), Endpoint("h", 2)))
     node: Any = None
     with pytest.raises(ValueError, match="a bug of ours"):
         _observing(api, api.handle, counts)(node, None, context)

@@ -14,6 +14,7 @@ from ottla.broker.handlers.offset_fetch import OFFSETS_PER_STEP
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.node import Node
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.caller import Caller
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint
 from ottla.wire.messages.offset_fetch import (
@@ -53,7 +54,9 @@ class Coordinator:
         else:
             group = OffsetFetchRequestGroup(group_id="g", topics=topics)
             request = OffsetFetchRequest(groups=[group], require_stable=True)
-        return offset_fetch.handle(self._node, request, RequestContext(version, "c", HERE, HERE))
+        return offset_fetch.handle(
+            self._node, request, RequestContext(version, "c", Caller(HERE, HERE))
+        )
 
 
 def errors_of(response: OffsetFetchResponse) -> dict[int, int]:

@@ -17,6 +17,7 @@ from ottla.broker.requests.apis import SERVED
 from ottla.broker.requests.divisions import Division
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.requests.request_pieces import answer_in_pieces, arrange, cut
+from ottla.broker.security.caller import Caller
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint
 from ottla.wire.declare import fields_of
@@ -39,7 +40,7 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 
-CONTEXT = RequestContext(1, None, Endpoint("h", 1), Endpoint("h", 2))
+CONTEXT = RequestContext(1, None, Caller(Endpoint("h", 1), Endpoint("h", 2)))
 LIST_OFFSETS = list_offsets.DIVISIONS.choices[0]
 
 

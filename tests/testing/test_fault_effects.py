@@ -27,6 +27,7 @@ from tests.broker.requests import (
 import ottla
 from ottla.broker.requests.apis import SERVED
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.caller import Caller
 from ottla.client.raw import RawConnection
 from ottla.errors import ConfigError, ErrorCode
 from ottla.model import Endpoint
@@ -429,7 +430,7 @@ def test_a_request_whose_connection_ends_at_once_leaves_no_coroutine_behind(
     interception = Interception(faults, RequestLog(), MovableClock())
     intercepted = interception.intercept({3: api})[3].handle
     node: Any = SimpleNamespace(node_id=1)
-    context = RequestContext(12, "c", Endpoint("127.0.0.1", 1), Endpoint("127.0.0.1", 2))
+    context = RequestContext(12, "c", Caller(Endpoint("127.0.0.1", 1), Endpoint("127.0.0.1", 2)))
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         reply: Any = intercepted(node, MetadataRequest(topics=[]), context)

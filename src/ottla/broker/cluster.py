@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ottla.broker.coordination.peers import NoPeers, Peers
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.members import Member
+from ottla.broker.security.caller import Caller
 from ottla.broker.topic_deletion import TopicDeletion
 from ottla.core.catalog import Catalog, Changes, Topic
 from ottla.core.leadership import Leadership
@@ -104,9 +105,9 @@ class Cluster:
         """The node that acts as controller: clients see it as such, and it does the work of the cluster as a whole."""
         return next(iter(self.nodes), NO_LEADER)
 
-    def addresses_for(self, local: Endpoint) -> list[tuple[int, Endpoint]]:
-        """Every live node, and its address for a client that has connected to the address `local`."""
-        return [(node_id, member.address_for(local)) for node_id, member in self.nodes.items()]
+    def addresses_for(self, caller: Caller) -> list[tuple[int, Endpoint]]:
+        """Every live node, and its address for a client."""
+        return [(node_id, member.address_for(caller)) for node_id, member in self.nodes.items()]
 
     def join(self, node: Member) -> None:
         """Lets a node lead its share; at the start all nodes join before the first serves requests."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.shard import Shard
+from ottla.broker.security.caller import Caller
 from ottla.core.catalog import Topic
 from ottla.core.group.machine import GroupMachine
 from ottla.core.turn import Turn
@@ -57,6 +58,6 @@ class Member(Protocol):
     @property
     def groups(self) -> MemberGroups: ...
 
-    def address_for(self, local: Endpoint) -> Endpoint:
-        """The node's address for a client that has connected to the address `local` of some node."""
+    def address_for(self, caller: Caller) -> Endpoint:
+        """The node's address for a client that has connected to some node."""
         ...

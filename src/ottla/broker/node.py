@@ -13,6 +13,8 @@ from ottla.broker.coordination.transactions import transaction_kind
 from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.led_partitions import LedPartitions
+from ottla.broker.security.authorizer import Authorizer, OpenAuthorizer
+from ottla.broker.security.caller import Caller
 from ottla.broker.telemetry.telemetry import Telemetry
 from ottla.broker.topics import Topics
 from ottla.config.broker import BrokerConfig
@@ -30,6 +32,7 @@ class Node:
         self.endpoint: Endpoint | None = None
         self.advertised: Endpoint | None = None
         self.options = NodeOptions(static_config, cluster.catalog)
+        self.authorizer: Authorizer = OpenAuthorizer()
         self.topics = Topics(cluster, self.options)
         self.partitions = LedPartitions(self.node_id, cluster, self.options)
         config = self.options.config
@@ -59,16 +62,16 @@ class Node:
             perform=MarkerSender(self.node_id, cluster).send,
         )
 
-    def address_for(self, local: Endpoint) -> Endpoint:
-        """The address of this node for a client that has connected to the address `local`.
+    def address_for(self, caller: Caller) -> Endpoint:
+        """The address of this node for a client that has connected to some node.
 
-        Without an advertised address it is the host of `local`: it works by definition.
+        Without an advertised address it is the host that the client used: it works by definition.
         """
         if self.advertised is not None:
             return self.advertised
         if self.endpoint is None:
-            return local
-        return Endpoint(local.host, self.endpoint.port)
+            return caller.local
+        return Endpoint(caller.local.host, self.endpoint.port)
 
     def catch_up(self) -> None:
         """Does what is due by a clock that was moved; the jump counts as time that has passed, not as a pause."""

@@ -17,7 +17,6 @@ from uuid import UUID
 from ottla.broker.coordination.peers import UnreachableError
 from ottla.broker.node import Node
 from ottla.broker.requests.api import Api
-from ottla.broker.requests.local_peers import HERE
 from ottla.broker.requests.request import (
     NO_REPLY,
     CloseConnectionError,
@@ -70,7 +69,7 @@ class Call:
     @property
     def is_from_node(self) -> bool:
         """Whether a node of the broker sent it, and not a client."""
-        return self.context.peer is HERE
+        return self.context.caller.is_node
 
     def lose(self, reason: str) -> UnreachableError:
         """Cuts the connection of a client; what a node learns of it."""

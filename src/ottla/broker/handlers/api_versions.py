@@ -61,8 +61,7 @@ def _error(node: Node, request: ApiVersionsRequest | None, context: RequestConte
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return ErrorCode.INVALID_REQUEST
-        if context.software is not None:
-            context.software.name, context.software.version = name, version
+        context.caller.software_name, context.caller.software_version = name, version
     return _identity_error(node, request)
 
 

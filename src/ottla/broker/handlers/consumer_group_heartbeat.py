@@ -154,7 +154,7 @@ def _heartbeat(
         assignor=request.server_assignor,
         owned=_owned(request.topic_partitions),
         client_id=context.client_id or "",
-        client_host=f"/{context.peer.host}",
+        client_host=f"/{context.caller.peer.host}",
     )
 
 

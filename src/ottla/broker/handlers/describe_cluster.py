@@ -41,7 +41,7 @@ def handle(
         controller_id=node.cluster.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)
-            for node_id, endpoint in node.cluster.addresses_for(context.local)
+            for node_id, endpoint in node.cluster.addresses_for(context.caller)
         ],
     )
 

@@ -52,7 +52,7 @@ def handle(
                     Listener(name=LISTENER_NAME, host=endpoint.host, port=endpoint.port),
                 ],
             )
-            for node_id, endpoint in node.cluster.addresses_for(context.local)
+            for node_id, endpoint in node.cluster.addresses_for(context.caller)
             if node_id == node.cluster.controller_id
         ],
     )

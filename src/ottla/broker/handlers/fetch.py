@@ -175,7 +175,7 @@ def _open_session(
         uses_ids,
         monotonic_ms(node.cluster.clock),
         fresh_id,
-        context.peer,
+        context.caller.peer,
     )
 
 
@@ -239,7 +239,7 @@ class _ResponseBuilder:
         if self._leaders:
             response.node_endpoints = [
                 NodeEndpoint(node_id=node_id, host=address.host, port=address.port)
-                for node_id, address in self._node.cluster.addresses_for(self._context.local)
+                for node_id, address in self._node.cluster.addresses_for(self._context.caller)
                 if node_id in self._leaders
             ]
         return response

@@ -77,7 +77,7 @@ def _find(node: Node, key_type: int, key: str, context: RequestContext) -> Found
     leader = node.cluster.leader_of(
         node.cluster.catalog.topics[partition.topic], partition.partition
     )
-    endpoint = dict(node.cluster.addresses_for(context.local)).get(leader)
+    endpoint = dict(node.cluster.addresses_for(context.caller)).get(leader)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if endpoint is None else (leader, endpoint)
 
 

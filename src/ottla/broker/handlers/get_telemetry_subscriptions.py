@@ -7,7 +7,7 @@ from typing import Final
 
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
-from ottla.broker.requests.request import ClientSoftware, Reply, RequestContext
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.broker.telemetry.client_instances import Client
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
@@ -29,8 +29,8 @@ def handle(
 
 def client_of(context: RequestContext) -> Client:
     """The client that sent a request."""
-    software = context.software or ClientSoftware()
-    return Client(context.client_id, software.name, software.version, context.peer)
+    caller = context.caller
+    return Client(context.client_id, caller.software_name, caller.software_version, caller.peer)
 
 
 def _respond(

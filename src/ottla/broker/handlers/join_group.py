@@ -60,7 +60,7 @@ def _join(node: Node, request: JoinGroupRequest, context: RequestContext) -> Joi
         request.member_id,
         request.group_instance_id,
         client_id,
-        f"/{context.peer.host}",
+        f"/{context.caller.peer.host}",
         request.session_timeout_ms,
         request.session_timeout_ms if known_since_v1 < 0 else known_since_v1,
         request.protocol_type,

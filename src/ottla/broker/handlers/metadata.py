@@ -49,7 +49,7 @@ def _respond(
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=endpoint.host, port=endpoint.port)
-            for node_id, endpoint in node.cluster.addresses_for(context.local)
+            for node_id, endpoint in node.cluster.addresses_for(context.caller)
         ],
         cluster_id=node.cluster.cluster_id,
         controller_id=node.cluster.controller_id,

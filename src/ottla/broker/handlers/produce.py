@@ -412,7 +412,7 @@ def _name_leaders(node: Node, response: ProduceResponse, context: RequestContext
                 )
     response.node_endpoints = [
         NodeEndpoint(node_id=node_id, host=address.host, port=address.port)
-        for node_id, address in node.cluster.addresses_for(context.local)
+        for node_id, address in node.cluster.addresses_for(context.caller)
         if node_id in leaders
     ]
 

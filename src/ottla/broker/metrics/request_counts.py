@@ -164,7 +164,7 @@ def _logging(api: Api[Any, Any], handle: Handler[Any, Any]) -> Handler[Any, Any]
             api=api.name,
             version=context.version,
             client_id=context.client_id,
-            peer=str(context.peer),
+            peer=str(context.caller.peer),
             node=node.node_id,
         )
         return handle(node, request, context)

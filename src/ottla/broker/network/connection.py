@@ -34,12 +34,12 @@ from ottla.broker.requests.large_request import (
 )
 from ottla.broker.requests.request import (
     NO_REPLY,
-    ClientSoftware,
     CloseConnectionError,
     NoReply,
     Reply,
     RequestContext,
 )
+from ottla.broker.security.caller import Caller
 from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.wire.compile import decode_in_slices, decode_message
@@ -59,6 +59,7 @@ SMALLEST_FRAME_BYTES = 8
 SCARCE_RECEIVE_BYTES = 16 << 10
 # While small frames are handled, the clock is read once per this many bytes.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
+NOWHERE = Endpoint("", 0)
 _FOREIGN_PROTOCOLS = (
     (b"\x16\x03", "a TLS handshake (this port speaks plaintext: set security.protocol=PLAINTEXT)"),
     (b"GET ", "an HTTP request"),
@@ -127,9 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         self._share = host.share
         self._traffic = host.traffic
         self._transport: asyncio.Transport | None = None
-        self.peer = Endpoint("", 0)
-        self._local = Endpoint("", 0)
-        self._software = ClientSoftware()
+        self.caller = Caller(NOWHERE, NOWHERE)
         self._buffer = FrameBuffer(host.buffers, host.unfinished, self)
         self._in_line = False  # complete frames wait for their turn
         self._has_waited = False  # and this is that turn
@@ -141,12 +140,17 @@ class Connection(asyncio.BufferedProtocol):
         self._batching = False
         self.last_active = 0.0
 
+    @property
+    def peer(self) -> Endpoint:
+        """The client's address."""
+        return self.caller.peer
+
     # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = without_copies(transport)
-        self.peer = _endpoint(transport.get_extra_info("peername"))
-        self._local = _endpoint(transport.get_extra_info("sockname"))
+        self.caller.peer = _endpoint(transport.get_extra_info("peername"))
+        self.caller.local = _endpoint(transport.get_extra_info("sockname"))
         self.last_active = self._host.now()
         refusal = self._host.admit(self)
         if refusal is not None:
@@ -154,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
             logger.warning(
                 "connection_refused",
                 "connection from %(peer)s refused: %(reason)s",
-                peer=str(self.peer),
+                peer=str(self.caller.peer),
                 reason=refusal,
             )
             self._transport.abort()
@@ -164,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
             logger.info(
                 "connection_broken",
                 "connection from %(peer)s ended in the middle of a request, after %(bytes)d bytes of it",
-                peer=str(self.peer),
+                peer=str(self.caller.peer),
                 bytes=self._buffer.filled,
             )
         self._transport = None
@@ -331,13 +335,11 @@ class Connection(asyncio.BufferedProtocol):
                 if api_key != API_VERSIONS_KEY:
                     raise CloseConnectionError(f"{api.name} v{version} is not served")
                 # The client learns from a version 0 answer what it may ask (KIP-511).
-                context = RequestContext(version, None, self.peer, self._local, self._software)
+                context = RequestContext(version, None, self.caller)
                 self._reply(api.handle(self._host.node, None, context), 0, correlation_id)
                 return
             header = read_request_header(frame, version >= api.flexible_since)
-            context = RequestContext(
-                version, header.client_id, self.peer, self._local, self._software
-            )
+            context = RequestContext(version, header.client_id, self.caller)
             if len(frame) <= DIVIDED_FRAME_BYTES:
                 request = decode_message(api.request, version, frame, header.body_position)
             else:
@@ -518,7 +520,7 @@ class Connection(asyncio.BufferedProtocol):
             "request_failed",
             "a request from %(peer)s failed: this is a bug",
             error,
-            peer=str(self.peer),
+            peer=str(self.caller.peer),
         )
 
     def _close(self, reason: str) -> None:
@@ -526,7 +528,7 @@ class Connection(asyncio.BufferedProtocol):
         logger.warning(
             "connection_closed",
             "connection from %(peer)s closed: %(reason)s",
-            peer=str(self.peer),
+            peer=str(self.caller.peer),
             reason=reason,
         )
         self._draining = True

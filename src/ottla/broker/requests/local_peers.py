@@ -10,6 +10,7 @@ from ottla.broker.coordination.peers import UnreachableError
 from ottla.broker.node import Node
 from ottla.broker.requests.api import Api
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.caller import Caller
 from ottla.model import Endpoint
 from ottla.wire.declare import info_of
 
@@ -42,6 +43,6 @@ class LocalPeers:
         if self._are_separate(sender_id, node_id):
             return UnreachableError(f"node {sender_id} does not reach node {node_id}")
         api = self._apis[info_of(type(request)).api_key]
-        context = RequestContext(version, f"node-{sender_id}", HERE, HERE)
+        context = RequestContext(version, f"node-{sender_id}", Caller(HERE, HERE, is_node=True))
         answer = api.handle(node, request, context)
         return asyncio.ensure_future(answer) if asyncio.iscoroutine(answer) else answer

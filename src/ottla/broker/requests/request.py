@@ -16,31 +16,18 @@ from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ottla.broker.node import Node
-from ottla.model import Endpoint
+from ottla.broker.security.caller import Caller
 
 Req = TypeVar("Req")
 Resp = TypeVar("Resp")
 
 
-class ClientSoftware:
-    """What a client says that it is (KIP-511): a connection has one, and its ApiVersions request fills it in."""
-
-    __slots__ = ("name", "version")
-
-    def __init__(self) -> None:
-        self.name = "unknown"
-        self.version = "unknown"
-
-
 class RequestContext(NamedTuple):
-    """The version and the client of a request; `local` is the address that the client connected to."""
+    """The version of a request, and who sent it."""
 
     version: int
     client_id: str | None
-    peer: Endpoint
-    local: Endpoint
-    # None between nodes.
-    software: ClientSoftware | None = None
+    caller: Caller
 
 
 class CloseConnectionError(Exception):
