@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ottla.access import (
@@ -62,13 +63,19 @@ def new_acls(acls: AclTable, wanted: Iterable[AclBinding]) -> list[AclBinding] |
     return new
 
 
-def check_deletion(acl_ids: Sequence[str]) -> Refused | None:
-    """Whether one request may delete all these."""
-    if len(acl_ids) > MAX_CHANGES_PER_REQUEST:
+def check_deletion(count: int) -> Refused | None:
+    """Whether one request may delete so many ACLs."""
+    if count > MAX_CHANGES_PER_REQUEST:
         return _too_many(
             f"Cannot remove more than {MAX_CHANGES_PER_REQUEST} acls in a single delete operation."
         )
     return None
+
+
+def acl_id(acl: AclBinding) -> str:
+    """The id of an ACL: the same one for the same ACL, whoever creates it."""
+    text = ascii(list(stored_acl(acl).values()))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def stored_acl(acl: AclBinding) -> dict[str, Any]:
