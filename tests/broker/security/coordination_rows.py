@@ -145,7 +145,7 @@ def _add_partitions(version: int, ids: Ids) -> Any:
 def _find(key_type: int, key: str) -> Callable[[int, Ids], Any]:
     def make(version: int, ids: Ids) -> Any:
         keys = {"coordinator_keys": [key]} if version >= 4 else {"key": key}
-        return find_coordinator.FindCoordinatorRequest(key_type=key_type, **keys)  # type: ignore[arg-type]
+        return find_coordinator.FindCoordinatorRequest(key_type=key_type, **keys)
 
     return make
 

@@ -8,27 +8,75 @@ from dataclasses import is_dataclass
 from typing import Any
 
 import pytest
+from tests.broker import consumer_group_requests as consumers
 from tests.broker import group_requests as ask
 from tests.broker import txn_requests as transactions
-from tests.broker.requests import create
+from tests.broker.requests import create, eventually
+from tests.broker.security import coordination_rows as rows
 from tests.broker.security.coordination_rows import (
     DENIALS,
     GROUP,
+    NO_CLUSTER,
+    NO_GROUP,
+    NO_TOPIC,
+    NO_TRANSACTION,
     NONE,
     OTHER_TOPIC,
+    READ_GROUP,
     ROWS,
     TOPIC,
     TRANSACTION,
     Ids,
     Row,
 )
-from tests.broker.security.rights import only
+from tests.broker.security.rights import Right, only
 
 import ottla
+from ottla.access import CLUSTER, Operation, group, topic, transactional_id
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.testing import Broker
 from ottla.wire.declare import fields_of
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from ottla.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from ottla.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from ottla.wire.messages.join_group import JoinGroupResponse
+from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +102,8 @@ def ids(wire: RawConnection) -> Ids:
 def denials_in(answer: Any) -> list[ErrorCode]:
     """The errors of an answer's parts in order, or the one for the whole; what is not about rights counts as none."""
     own, parts = NONE, []
-    for field in fields_of(type(answer)):
+    kind: Any = type(answer)
+    for field in fields_of(kind):
         value = getattr(answer, field.name)
         element = field.type.element
         if field.name.endswith("error_code"):
@@ -142,7 +191,7 @@ def test_an_unknown_topic_id_is_told_to_all_and_an_unknown_name_to_those_who_may
     request = OffsetCommitRequest(
         group_id=GROUP,
         member_id="",
-        topics=[OffsetCommitRequestTopic(partitions=[partition], **named)],  # type: ignore[arg-type]
+        topics=[OffsetCommitRequestTopic(partitions=[partition], **named)],
     )
 
     def commit() -> int:
@@ -220,6 +269,20 @@ def test_a_producer_is_refused_before_its_request_is_looked_at(
         ):
             answer = transactions.init(wire, name, expected=transactions.Identity(5, -1))
             assert answer.error_code == expected
+
+
+def test_producers_of_an_invalid_topic_are_refused_with_its_problem(
+    secured: ottla.Broker, wire: RawConnection, ids: Ids
+) -> None:
+    request = DescribeProducersRequest(
+        topics=[
+            TopicRequest(name=name, partition_indexes=[0]) for name in ("a topic", "rights-missing")
+        ]
+    )
+    with only(secured):
+        answer = wire.call(request, DescribeProducersResponse, 0)
+    codes = [each.partitions[0].error_code for each in answer.topics]
+    assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, NO_TOPIC]
 
 
 # What lists leave out.

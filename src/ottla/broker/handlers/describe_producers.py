@@ -9,6 +9,8 @@ from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.security.authorization import refuse_topic
+from ottla.core.catalog import check_name
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -49,17 +51,21 @@ def handle(
 def _partitions(
     node: Node, context: RequestContext, topic: TopicRequest
 ) -> list[PartitionResponse]:
-    refused = refuse_topic(node, context.caller, Operation.READ, topic.name)
+    refused = _refuse(node, context, topic.name)
     if refused is not None:
-        return [_failed(partition, refused.error) for partition in topic.partition_indexes]
+        return [_failed(partition, refused) for partition in topic.partition_indexes]
     return [_describe(node, topic.name, partition) for partition in topic.partition_indexes]
 
 
-def _failed(partition: int, error: ErrorCode) -> PartitionResponse:
+def _refuse(node: Node, context: RequestContext, topic: str) -> Refused | None:
+    return check_name(topic) or refuse_topic(node, context.caller, Operation.READ, topic)
+
+
+def _failed(partition: int, refused: Refused) -> PartitionResponse:
     return PartitionResponse(
         partition_index=partition,
-        error_code=error,
-        error_message=error.text,
+        error_code=refused.error,
+        error_message=refused.text,
         active_producers=[],
     )
 
@@ -67,7 +73,7 @@ def _failed(partition: int, error: ErrorCode) -> PartitionResponse:
 def _describe(node: Node, topic: str, partition: int) -> PartitionResponse:
     shard = node.partitions.shard(topic, partition)
     if not isinstance(shard, Shard):
-        return _failed(partition, shard)
+        return _failed(partition, Refused(shard))
     return PartitionResponse(
         partition_index=partition,
         error_code=ErrorCode.NONE,

@@ -26,6 +26,7 @@ DIVISIONS = Divisions((Division("coordinator_keys", "coordinators", repeated=Rep
 FIRST_BATCHED_VERSION = 4
 FIRST_VERSION_WITH_SHARE = 6
 GROUP, TRANSACTION, SHARE = 0, 1, 2
+NOT_AVAILABLE = Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 logger = EventLog(__name__)
 
@@ -53,9 +54,14 @@ def handle(
 
 def _answer(node: Node, key_type: int, key: str, context: RequestContext) -> Coordinator:
     found = _find(node, key_type, key, context)
-    if isinstance(found, ErrorCode):
+    if isinstance(found, Refused):
         return Coordinator(
-            key=key, node_id=-1, host="", port=-1, error_code=found, error_message=found.text
+            key=key,
+            node_id=-1,
+            host="",
+            port=-1,
+            error_code=found.error,
+            error_message=found.text,
         )
     node_id, endpoint = found
     return Coordinator(
@@ -68,10 +74,10 @@ def _answer(node: Node, key_type: int, key: str, context: RequestContext) -> Coo
     )
 
 
-def _find(node: Node, key_type: int, key: str, context: RequestContext) -> Found | ErrorCode:
+def _find(node: Node, key_type: int, key: str, context: RequestContext) -> Found | Refused:
     refused = _refuse(node, key_type, key, context)
     if refused is not None:
-        return refused.error
+        return refused
     coordinators = node.groups if key_type == GROUP else node.transactions
     partition = coordinators.partition_of(key)
     if isinstance(partition, Refused):
@@ -81,12 +87,12 @@ def _find(node: Node, key_type: int, key: str, context: RequestContext) -> Found
             topic=coordinators.topic_name,
             reason=partition.message,
         )
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return NOT_AVAILABLE
     leader = node.cluster.leader_of(
         node.cluster.catalog.topics[partition.topic], partition.partition
     )
     endpoint = dict(node.cluster.addresses_for(context.caller)).get(leader)
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if endpoint is None else (leader, endpoint)
+    return NOT_AVAILABLE if endpoint is None else (leader, endpoint)
 
 
 def _refuse(node: Node, key_type: int, key: str, context: RequestContext) -> Refused | None:
