@@ -105,4 +105,7 @@ def delete_acls(
             for wanted in filters
         ]
     )
-    return connection.call(request, DeleteAclsResponse, version).filter_results
+    results: list[DeleteAclsFilterResult] = connection.call(
+        request, DeleteAclsResponse, version
+    ).filter_results
+    return results
