@@ -2,7 +2,8 @@
 
 A decision returns `Refused` or the changes to commit; `apply` applies committed changes, at run time and at every
 start alike. Keys: `topic/<name>`, `deleting/<topic id>`, `broker-config/<node id>` (without an id: for all
-brokers), `group-config/<group id>`, `client-metrics/<subscription>`, `producer-ids`.
+brokers), `group-config/<group id>`, `client-metrics/<subscription>`, `producer-ids`,
+`user-scram/<mechanism>/<user>`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ottla.core.outcomes import Refused
+from ottla.core.security.scram_credentials import ScramCredential, Users
+from ottla.core.security.scram_formulas import BY_SASL_NAME, ScramMechanism
 from ottla.errors import ErrorCode
 from ottla.model import topic_name_problem
 
@@ -34,6 +37,7 @@ _BROKER_CONFIG = "broker-config/"
 _CLIENT_METRICS = "client-metrics/"
 _GROUP_CONFIG = "group-config/"
 _PRODUCER_IDS = "producer-ids"
+_USER_SCRAM = "user-scram/"
 
 Changes = dict[str, Any]
 
@@ -81,7 +85,7 @@ class Adopted(NamedTuple):
 
 
 class Catalog:
-    """The topics, the altered options of brokers and groups, and the producer ids of the cluster."""
+    """The topics, the altered options of brokers and groups, the users, and the producer ids of the cluster."""
 
     def __init__(self, entries: Mapping[str, Any]) -> None:
         self.topics: dict[str, Topic] = {}
@@ -94,6 +98,7 @@ class Catalog:
         self.client_metrics: dict[str, Mapping[str, str]] = {}
         self.client_metrics_changes = 0
         self.group_configs: dict[str, Mapping[str, str]] = {}
+        self.users = Users()
         self.next_producer_id = 0
         self.deleting: dict[uuid.UUID, Deleted] = {}
         # Topics by name with dots as underscores: names that differ only there would share metric names.
@@ -113,6 +118,8 @@ class Catalog:
                 self._apply_client_metrics(key.removeprefix(_CLIENT_METRICS), value)
             elif key.startswith(_GROUP_CONFIG):
                 self._apply_group_config(key.removeprefix(_GROUP_CONFIG), value)
+            elif key.startswith(_USER_SCRAM):
+                self._apply_user_scram(key.removeprefix(_USER_SCRAM), value)
             elif key == _PRODUCER_IDS:
                 self.next_producer_id = value
 
@@ -146,6 +153,10 @@ class Catalog:
             self.group_configs.pop(group_id, None)
         else:
             self.group_configs[group_id] = value
+
+    def _apply_user_scram(self, name: str, value: Any) -> None:
+        mechanism, _, user = name.partition("/")
+        self.users.apply(BY_SASL_NAME[mechanism], user, value)
 
     def _apply_deleting(self, topic_id: uuid.UUID, value: Any) -> None:
         if value is None:
@@ -285,6 +296,17 @@ class Catalog:
         """Replaces the options of groups; a group without any is not kept."""
         return {
             _GROUP_CONFIG + group_id: dict(config) or None for group_id, config in configs.items()
+        }
+
+    def set_credentials(
+        self, credentials: Mapping[tuple[ScramMechanism, str], ScramCredential | None]
+    ) -> Changes:
+        """Sets SCRAM credentials of users, or removes them."""
+        return {
+            f"{_USER_SCRAM}{mechanism.sasl_name}/{user}": None
+            if credential is None
+            else credential.to_json()
+            for (mechanism, user), credential in credentials.items()
         }
 
     def adopt(self, partitions: Iterable[tuple[str, int, uuid.UUID]], now_ms: int) -> Adopted:

@@ -31,6 +31,7 @@ _NEWEST_VERSIONS: Final[Mapping[str, tuple[int | None, ...]]] = {
     "AlterPartitionReassignments": (0, 0, 0, 0, 0, 0, 1, 1, 1, 1),
     "AlterReplicaLogDirs": (2, 2, 2, 2, 2, 2, 2, 2, 2, 2),
     "AlterShareGroupOffsets": (None, None, None, None, None, None, 0, 0, 0, 0),
+    "AlterUserScramCredentials": (0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
     "ApiVersions": (3, 3, 3, 3, 4, 4, 4, 4, 4, 5),
     "ConsumerGroupDescribe": (None, None, None, None, 0, 1, 1, 1, 1, 1),
     "ConsumerGroupHeartbeat": (None, None, None, None, 0, 1, 1, 1, 1, 1),

@@ -82,6 +82,10 @@ SUBJECTS: dict[str, tuple[Listed, ...]] = {
     "AlterPartitionReassignments": (_topics("topics", "responses", _PARTITIONS),),
     "AlterReplicaLogDirs": (),
     "AlterShareGroupOffsets": (),
+    "AlterUserScramCredentials": (
+        Listed("deletions", "results", Kind.OTHER, ("name", "user")),
+        Listed("upsertions", "results", Kind.OTHER, ("name", "user")),
+    ),
     "ApiVersions": (),
     "ConsumerGroupDescribe": (Listed("group_ids", "groups", Kind.GROUP, ("", "group_id")),),
     "ConsumerGroupHeartbeat": (),
