@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.options import Choice, Flag, Option, section
+from ottla.cli.commands.options import Choice, Flag, Option, exclusive, section
 from ottla.cli.commands.shared_options import (
     GROUP,
     PRINCIPAL,
@@ -218,8 +218,10 @@ _DELETE: Final = Command(
             *("literal", "prefixed", "any", "match"),
         ),
         *_rules(),
-        Flag("--yes --force is_sure", "delete without asking"),
-        dry_run("only show what would be deleted"),
+        *exclusive(
+            Flag("--yes --force is_sure", "delete without asking"),
+            dry_run("only show what would be deleted"),
+        ),
         form(),
         *connection(),
     ],

@@ -67,8 +67,9 @@ _SERVER: Final = Command(
         _days(CERTIFICATE_DAYS),
         _replace(),
     ],
-    description="Makes server.pem, the key and the certificate of a broker, and prints the options for brokers and\n"
-    "clients. Without a CA in the folder it makes one.\n\n" + _TEXT,
+    description="Makes a file named after the first NAME, with the key and the certificate of a broker, and\n"
+    "prints the options for brokers and clients. Without a CA in the folder it makes one.\n\n"
+    + _TEXT,
     epilog=examples(
         "ottla certs server", "ottla certs server broker-1.example.com 10.0.0.7 --dir /etc/ottla"
     ),

@@ -7,10 +7,9 @@ from typing import Final
 import click
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.options import Argument, Choice, Flag, Option
+from ottla.cli.commands.options import Argument, Choice, Flag, Option, ValueType
 from ottla.cli.commands.shared_options import (
     USER,
-    ValueType,
     connection,
     count_from,
     dry_run,
@@ -32,9 +31,7 @@ class _Password(ValueType):
 
     name = "@file"
 
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name of the file."""
         if not value.startswith("@") or value == "@":
             self.fail(

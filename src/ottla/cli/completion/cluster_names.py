@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.commands.syntax import Arguments
+
 if TYPE_CHECKING:
     from ottla.client.blocking.admin import Admin
 
@@ -41,5 +43,17 @@ def _names(admin: Admin, kind: str) -> Iterable[str]:
         case "USER":
             return admin.describe_user_scram_credentials()
         case "PRINCIPAL":
-            return [f"User:{name}" for name in admin.describe_user_scram_credentials()]
+            return _principals(admin)
     return admin.list_topics(list_internal=True)
+
+
+def _principals(admin: Admin) -> set[str]:
+    """Users with a password, and whom ACLs name; whatever of both the cluster has and shows."""
+    from ottla.errors import KafkaError
+
+    found: set[str] = set()
+    with suppress(KafkaError):
+        found |= {f"User:{name}" for name in admin.describe_user_scram_credentials()}
+    with suppress(KafkaError):
+        found |= {acl.principal for acl in admin.describe_acls()}
+    return found

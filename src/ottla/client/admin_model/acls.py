@@ -1,4 +1,4 @@
-"""ACLs, as `Admin` takes and returns them: the words of `ottla.access`, with the names that Kafka's Admin has for them."""
+"""ACLs, as `Admin` takes and returns them: the words of `ottla.access`, named as in Kafka's Admin."""
 
 from __future__ import annotations
 

@@ -48,7 +48,9 @@ class QuotaEntity:
 
     def __repr__(self) -> str:
         given = (
-            f"{kind.replace('-', '_')}={name!r}" if isinstance(name, str) else f"{kind.replace('-', '_')}={name}"
+            f"{kind.replace('-', '_')}={name!r}"
+            if isinstance(name, str)
+            else f"{kind.replace('-', '_')}={name}"
             for kind, name in self.parts.items()
         )
         return f"QuotaEntity({', '.join(given)})"

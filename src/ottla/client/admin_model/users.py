@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-DEFAULT_ITERATIONS: Final = 4096
-MIN_ITERATIONS: Final = 4096
-MAX_ITERATIONS: Final = 16384
+from ottla.core.security.scram_formulas import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism
 
-
-class ScramMechanism(IntEnum):
-    """A SCRAM mechanism, with Kafka's number; its text is the mechanism's name."""
-
-    UNKNOWN = 0
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
-
-    @classmethod
-    def _missing_(cls, value: object) -> ScramMechanism:
-        """UNKNOWN for numbers of newer brokers."""
-        return cls.UNKNOWN
-
-    def __str__(self) -> str:
-        return self.name.replace("_", "-")
+__all__ = [
+    "ScramCredentialInfo",
+    "ScramMechanism",
+    "UserScramCredentialAlteration",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
+]
 
 
 class ScramCredentialInfo(NamedTuple):
@@ -39,14 +28,14 @@ class UserScramCredentialUpsertion:
     """Creates a user's credential, or replaces it; the password itself never leaves the client."""
 
     user: str
-    password: str | bytes = field(repr=False)
+    password: str = field(repr=False)
     mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_256
-    iterations: int = DEFAULT_ITERATIONS
+    iterations: int = MIN_ITERATIONS
     salt: bytes | None = field(default=None, repr=False)
     """Random bytes; None stands for new ones."""
 
     def __post_init__(self) -> None:
-        _check(self.user, self.mechanism)
+        _check(self.user)
         if not self.password:
             raise ValueError(f"the password of user {self.user} is empty")
         if not MIN_ITERATIONS <= self.iterations <= MAX_ITERATIONS:
@@ -63,14 +52,12 @@ class UserScramCredentialDeletion:
     mechanism: ScramMechanism
 
     def __post_init__(self) -> None:
-        _check(self.user, self.mechanism)
+        _check(self.user)
 
 
-def _check(user: str, mechanism: ScramMechanism) -> None:
+def _check(user: str) -> None:
     if not user:
         raise ValueError("a user has a name that is not empty")
-    if mechanism not in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-        raise ValueError(f"{mechanism} is no mechanism of SCRAM")
 
 
 UserScramCredentialAlteration = UserScramCredentialUpsertion | UserScramCredentialDeletion

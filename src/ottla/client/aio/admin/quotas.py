@@ -102,9 +102,7 @@ def _component(kind: str, name: str | QuotaName) -> ComponentData:
     return ComponentData(entity_type=kind, match_type=_MATCH_EXACT, match=name)
 
 
-def _read_altered(
-    response: AlterClientQuotasResponse, answers: Answers[QuotaEntity, None]
-) -> None:
+def _read_altered(response: AlterClientQuotasResponse, answers: Answers[QuotaEntity, None]) -> None:
     """The outcomes by entity."""
     for entry in response.entries:
         entity = _entity((each.entity_type, each.entity_name) for each in entry.entity)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ottla.client.admin_model.users import (
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialAlteration,
-    UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from ottla.client.aio.admin.answers import Answers
+from ottla.client.aio.admin.answers import Answers, results_or_raise
 from ottla.client.aio.admin.nodes import AnyNode, Controller
 from ottla.client.aio.admin.requests import AdminCalls, ApiCall, timeout_in_seconds
 from ottla.client.aio.admin.topics import as_list
-from ottla.client.security.scram import HASHES
+from ottla.core.security.scram_formulas import salted_password
+from ottla.errors import KafkaError, PartialFailureError
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -50,39 +49,53 @@ class UserCalls(AdminCalls):
     ) -> None:
         """Create, replace and delete SCRAM credentials (Kafka 2.7 or later).
 
-        Passwords are salted and hashed here; the cluster never gets them.
+        Passwords are salted and hashed here; the cluster never gets them. A user with several alterations costs a
+        request for each, because brokers refuse two in one.
         """
-        by_user: dict[str, list[UserScramCredentialAlteration]] = {}
-        for alteration in alterations:
-            by_user.setdefault(alteration.user, []).append(alteration)
+        by_user = _by_user(alterations)
+        errors: dict[str, KafkaError] = {}
+        for number in range(max(map(len, by_user.values()), default=0)):
+            some = {
+                user: several[number]
+                for user, several in by_user.items()
+                if len(several) > number and user not in errors
+            }
+            errors |= await self._alter_users(some, timeout)
+        done = {user: None for user in by_user if user not in errors}
+        results_or_raise(done, errors, "users")
+
+    async def _alter_users(
+        self, wanted: Mapping[str, UserScramCredentialAlteration], timeout: float | None
+    ) -> Mapping[str, KafkaError]:
+        """One alteration for each user; returns the errors."""
         # Hashing takes milliseconds for each password, which the loop must not wait for.
         salted = {
-            each: await asyncio.to_thread(_salted, each)
-            for some in by_user.values()
-            for each in some
+            user: await asyncio.to_thread(_salted, each)
+            for user, each in wanted.items()
             if isinstance(each, UserScramCredentialUpsertion)
         }
 
         def build(
             version: int, users: list[str], limit_ms: int
         ) -> AlterUserScramCredentialsRequest:
-            wanted = [alteration for user in users for alteration in by_user[user]]
             return AlterUserScramCredentialsRequest(
                 deletions=[
-                    ScramCredentialDeletion(name=each.user, mechanism=each.mechanism)
-                    for each in wanted
-                    if isinstance(each, UserScramCredentialDeletion)
+                    ScramCredentialDeletion(name=user, mechanism=wanted[user].mechanism)
+                    for user in users
+                    if user not in salted
                 ],
-                upsertions=[
-                    salted[each]
-                    for each in wanted
-                    if isinstance(each, UserScramCredentialUpsertion)
-                ],
+                upsertions=[salted[user] for user in users if user in salted],
             )
 
         call = ApiCall(AlterUserScramCredentialsRequest, build, _read_altered)
         nodes: Controller[str] = Controller("user", "users")
-        await self._requests.ask(by_user, nodes, call, timeout)
+        try:
+            await self._requests.ask(wanted, nodes, call, timeout)
+        except PartialFailureError as failure:
+            return failure.errors
+        except KafkaError as error:
+            return dict.fromkeys(wanted, error)
+        return {}
 
     @timeout_in_seconds
     async def describe_user_scram_credentials(
@@ -107,28 +120,31 @@ class UserCalls(AdminCalls):
         return (await self._requests.ask([_ALL], nodes, call_all, timeout))[_ALL]
 
 
+def _by_user(
+    alterations: Iterable[UserScramCredentialAlteration],
+) -> dict[str, list[UserScramCredentialAlteration]]:
+    found: dict[str, list[UserScramCredentialAlteration]] = {}
+    for each in alterations:
+        several = found.setdefault(each.user, [])
+        if any(other.mechanism is each.mechanism for other in several):
+            raise ValueError(f"two alterations of {each.mechanism.sasl_name} of user {each.user}")
+        several.append(each)
+    return found
+
+
 def _salted(wanted: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
     """The credential as it is sent."""
-    password = wanted.password
     salt = secrets.token_bytes(_SALT_BYTES) if wanted.salt is None else wanted.salt
     return ScramCredentialUpsertion(
         name=wanted.user,
         mechanism=wanted.mechanism,
         iterations=wanted.iterations,
         salt=salt,
-        salted_password=hashlib.pbkdf2_hmac(
-            HASHES[str(wanted.mechanism)],
-            # As in Kafka, without SASLprep.
-            password.encode() if isinstance(password, str) else password,
-            salt,
-            wanted.iterations,
-        ),
+        salted_password=salted_password(wanted.mechanism, wanted.password, salt, wanted.iterations),
     )
 
 
-def _read_altered(
-    response: AlterUserScramCredentialsResponse, answers: Answers[str, None]
-) -> None:
+def _read_altered(response: AlterUserScramCredentialsResponse, answers: Answers[str, None]) -> None:
     """The outcomes by user."""
     for result in response.results:
         answers.complete(result.user, None, result.error_code, result.error_message)
@@ -159,7 +175,10 @@ def _read_all(
 
 
 def _infos(result: DescribeUserScramCredentialsResult) -> Infos:
+    """The credentials; mechanisms of newer brokers are left out."""
+    known = frozenset(ScramMechanism)
     return tuple(
         ScramCredentialInfo(ScramMechanism(each.mechanism), each.iterations)
         for each in result.credential_infos
+        if each.mechanism in known
     )
