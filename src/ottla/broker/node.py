@@ -13,6 +13,7 @@ from ottla.broker.coordination.transactions import transaction_kind
 from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.led_partitions import LedPartitions
+from ottla.broker.security.audit import AuditLog
 from ottla.broker.security.authorizer import Authorizer, OpenAuthorizer
 from ottla.broker.security.caller import Caller
 from ottla.broker.telemetry.telemetry import Telemetry
@@ -32,6 +33,7 @@ class Node:
         self.endpoint: Endpoint | None = None
         self.advertised: Endpoint | None = None
         self.options = NodeOptions(static_config, cluster.catalog)
+        self.audit = AuditLog(self.node_id, cluster.clock.monotonic_seconds())
         self.authorizer: Authorizer = OpenAuthorizer()
         self.topics = Topics(cluster, self.options)
         self.partitions = LedPartitions(self.node_id, cluster, self.options)
@@ -86,3 +88,4 @@ class Node:
         self.groups.load_soon()
         self.transactions.load_soon()
         self.telemetry.tick()
+        self.audit.tick(self.cluster.clock.monotonic_seconds())
