@@ -8,6 +8,7 @@ from tests.client.admin.stage import Stage, essential
 from ottla.admin import (
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialAlteration,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )

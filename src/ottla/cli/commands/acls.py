@@ -24,8 +24,19 @@ from ottla.cli.commands.syntax import Command, Group
 
 # In Kafka's words. Which of them a resource has, the command checks.
 OPERATIONS: Final = (
-    *("All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction"),
-    *("DescribeConfigs", "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens"),
+    "All",
+    "Read",
+    "Write",
+    "Create",
+    "Delete",
+    "Alter",
+    "Describe",
+    "ClusterAction",
+    "DescribeConfigs",
+    "AlterConfigs",
+    "IdempotentWrite",
+    "CreateTokens",
+    "DescribeTokens",
     "TwoPhaseCommit",
 )
 _BY_LETTERS: Final = {name.lower(): name for name in OPERATIONS}
@@ -190,7 +201,10 @@ _LIST: Final = Command(
         *_resources(),
         _pattern_type(
             "with names: match is for all ACLs that apply to the resource; default: literal",
-            *("literal", "prefixed", "any", "match"),
+            "literal",
+            "prefixed",
+            "any",
+            "match",
         ),
         Option(
             "--principal principals",
@@ -215,7 +229,10 @@ _DELETE: Final = Command(
         *_resources(),
         _pattern_type(
             "which ACLs the names stand for; default: literal",
-            *("literal", "prefixed", "any", "match"),
+            "literal",
+            "prefixed",
+            "any",
+            "match",
         ),
         *_rules(),
         *exclusive(
