@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.access import Operation, topic
 from ottla.broker.cluster import Cluster
 from ottla.broker.coordination.coordinators import Coordinators
 from ottla.broker.coordination.groups import forget_deleted_topics, group_kind
@@ -43,7 +44,7 @@ class Node:
         # Whether its metrics are served: only then are clients asked for theirs.
         self.has_metrics_page = False
         self.uptime = Uptime(cluster.clock.monotonic_seconds)
-        self.patterns = SubscriptionPatterns(cluster.catalog, cluster.share)
+        self.patterns = SubscriptionPatterns(cluster.catalog, cluster.share, self._may_describe)
         self.groups = Coordinators(
             group_kind(self.options, cluster.catalog, self.patterns.problem),
             cluster=cluster,
@@ -62,6 +63,14 @@ class Node:
             options=self.options,
             uptime=self.uptime,
             perform=MarkerSender(self.node_id, cluster).send,
+        )
+
+    def _may_describe(self, caller: object, topic_name: str) -> bool:
+        """Whether a caller may know of a topic that its pattern matches."""
+        if self.authorizer.is_open:
+            return True
+        return isinstance(caller, Caller) and self.authorizer.allows(
+            caller, Operation.DESCRIBE, topic(topic_name), logs_denied=False
         )
 
     def address_for(self, caller: Caller) -> Endpoint:

@@ -3,7 +3,7 @@
 A decision returns `Refused` or the changes to commit; `apply` applies committed changes, at run time and at every
 start alike. Keys: `topic/<name>`, `deleting/<topic id>`, `broker-config/<node id>` (without an id: for all
 brokers), `group-config/<group id>`, `client-metrics/<subscription>`, `producer-ids`,
-`user-scram/<mechanism>/<user>`.
+`user-scram/<mechanism>/<user>`, `client-quota/<entity>`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ottla.core.outcomes import Refused
+from ottla.core.security.quotas.entities import QuotaEntity
+from ottla.core.security.quotas.table import QuotaTable
 from ottla.core.security.scram_credentials import ScramCredential, Users
 from ottla.core.security.scram_formulas import BY_SASL_NAME, ScramMechanism
 from ottla.errors import ErrorCode
@@ -38,6 +40,7 @@ _CLIENT_METRICS = "client-metrics/"
 _GROUP_CONFIG = "group-config/"
 _PRODUCER_IDS = "producer-ids"
 _USER_SCRAM = "user-scram/"
+_CLIENT_QUOTA = "client-quota/"
 
 Changes = dict[str, Any]
 
@@ -85,7 +88,7 @@ class Adopted(NamedTuple):
 
 
 class Catalog:
-    """The topics, the altered options of brokers and groups, the users, and the producer ids of the cluster."""
+    """The topics, altered options, users, quotas and producer ids of the cluster."""
 
     def __init__(self, entries: Mapping[str, Any]) -> None:
         self.topics: dict[str, Topic] = {}
@@ -99,6 +102,7 @@ class Catalog:
         self.client_metrics_changes = 0
         self.group_configs: dict[str, Mapping[str, str]] = {}
         self.users = Users()
+        self.quotas = QuotaTable()
         self.next_producer_id = 0
         self.deleting: dict[uuid.UUID, Deleted] = {}
         # Topics by name with dots as underscores: names that differ only there would share metric names.
@@ -120,6 +124,8 @@ class Catalog:
                 self._apply_group_config(key.removeprefix(_GROUP_CONFIG), value)
             elif key.startswith(_USER_SCRAM):
                 self._apply_user_scram(key.removeprefix(_USER_SCRAM), value)
+            elif key.startswith(_CLIENT_QUOTA):
+                self._apply_client_quota(key.removeprefix(_CLIENT_QUOTA), value)
             elif key == _PRODUCER_IDS:
                 self.next_producer_id = value
 
@@ -157,6 +163,10 @@ class Catalog:
     def _apply_user_scram(self, name: str, value: Any) -> None:
         mechanism, _, user = name.partition("/")
         self.users.apply(BY_SASL_NAME[mechanism], user, value)
+
+    def _apply_client_quota(self, key: str, value: Any) -> None:
+        stored = value or {"quotas": {}, "address": None}
+        self.quotas.apply(QuotaEntity.of_key(key), stored["quotas"], stored["address"])
 
     def _apply_deleting(self, topic_id: uuid.UUID, value: Any) -> None:
         if value is None:
@@ -308,6 +318,19 @@ class Catalog:
             else credential.to_json()
             for (mechanism, user), credential in credentials.items()
         }
+
+    def set_quotas(
+        self,
+        quotas: Mapping[QuotaEntity, Mapping[str, float]],
+        addresses: Mapping[str, str],
+    ) -> Changes:
+        """Replaces the quotas of entities; `addresses` are those of the addresses and host names among them."""
+        changes: Changes = {}
+        for entity, values in quotas.items():
+            address = addresses.get(entity.ip) if entity.ip else None
+            stored = {"quotas": dict(values), "address": address}
+            changes[_CLIENT_QUOTA + entity.key] = stored if values else None
+        return changes
 
     def adopt(self, partitions: Iterable[tuple[str, int, uuid.UUID]], now_ms: int) -> Adopted:
         """Adopts partitions that the engine has and the catalog does not know, such as those of Apache Kafka."""
