@@ -69,7 +69,7 @@ def values_of(known: ConfigOption) -> st.SearchStrategy[Value]:
             names = st.sampled_from(known.choices) if known.choices else st.sampled_from("abc")
             return st.lists(names, unique=True).map(tuple)
         case OptionType.STRING | OptionType.PASSWORD:
-            return st.sampled_from(known.choices)
+            return st.sampled_from(known.choices or ("a", "b c"))
         case _:
             limit = 1 << (_BITS[known.type] - 1)
             low = -limit if known.at_least is None else int(known.at_least)
