@@ -8,7 +8,7 @@ from ottla.broker.partitions.shard import Shard
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
-from ottla.broker.security.authorization import may_act_as_node, refuse_topic
+from ottla.broker.security.authorization import has_cluster_right, refuse_topic
 from ottla.core.leader_epochs import end_of_epoch
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
@@ -16,7 +16,6 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 
@@ -28,30 +27,19 @@ DIVISIONS = Divisions(
 def handle(
     node: Node, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
-    # Nodes ask too, and then about any topic.
-    is_node = may_act_as_node(node, context.caller)
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=_ends(node, topic, None if is_node else context)
-            )
-            for topic in request.topics
+    caller = context.caller
+    topics = []
+    is_node = has_cluster_right(node, caller, Operation.CLUSTER_ACTION)
+    for topic in request.topics:
+        refused = None if is_node else refuse_topic(node, caller, Operation.DESCRIBE, topic.topic)
+        ends = [
+            _end(node, topic.topic, asked)
+            if refused is None
+            else EpochEndOffset(error_code=refused.error, partition=asked.partition)
+            for asked in topic.partitions
         ]
-    )
-
-
-def _ends(
-    node: Node, topic: OffsetForLeaderTopic, context: RequestContext | None
-) -> list[EpochEndOffset]:
-    """The ends in a topic; `context` is that of a client that needs the right to know them."""
-    if context is not None:
-        refused = refuse_topic(node, context.caller, Operation.DESCRIBE, topic.topic)
-        if refused is not None:
-            return [
-                EpochEndOffset(error_code=refused.error, partition=asked.partition)
-                for asked in topic.partitions
-            ]
-    return [_end(node, topic.topic, asked) for asked in topic.partitions]
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _end(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
