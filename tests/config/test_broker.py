@@ -14,6 +14,8 @@ INT_MAX = "2147483647"
 # there), the types of stores (JKS there), and our own.
 KAFKA_DEFAULTS = {
     "advertised.listeners": (OptionType.LIST, None),
+    "allow.everyone.if.no.acl.found": (OptionType.BOOLEAN, "false"),
+    "authorizer.class.name": (OptionType.STRING, ""),
     "auto.create.topics.enable": (OptionType.BOOLEAN, "true"),
     "compression.gzip.level": (OptionType.INT, "-1"),
     "compression.lz4.level": (OptionType.INT, "9"),
@@ -112,6 +114,7 @@ KAFKA_DEFAULTS = {
     "ssl.truststore.location": (OptionType.STRING, None),
     "ssl.truststore.password": (OptionType.PASSWORD, None),
     "ssl.truststore.type": (OptionType.STRING, "PEM"),
+    "super.users": (OptionType.STRING, ""),
     "telemetry.max.bytes": (OptionType.INT, "1048576"),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": (OptionType.INT, "10000"),
     "transaction.max.timeout.ms": (OptionType.INT, "900000"),

@@ -42,7 +42,11 @@ NEWER_THAN_KIO = {
 # Fields that Kafka has renamed since.
 RENAMED = {"acceptable_recovery_lag_legacy": "acceptable_recovery_lag"}
 # Kafka gives a struct of the request and another of the response the same name.
-OTHER_NAMES = {"TopicDataResult": "TopicData", "PartitionDataResult": "PartitionData"}
+OTHER_NAMES = {
+    "TopicDataResult": "TopicData",
+    "PartitionDataResult": "PartitionData",
+    "EntryDataResult": "EntryData",
+}
 
 
 def comparable(name: str) -> str:

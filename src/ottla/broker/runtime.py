@@ -300,6 +300,7 @@ class RunningBroker:
             self._metrics.stopping()
         await self.stop_listening()
         for server in self.servers.values():
+            server.node.audit.close(self.cluster.clock.monotonic_seconds())
             server.node.partitions.close()
         for node_id in list(self._reserved):
             self._release_port(node_id)

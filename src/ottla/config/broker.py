@@ -6,6 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from ottla.config.authorization import (
+    CLASS_OPTION,
+    OF_AUTHORIZER,
+    STANDARD_AUTHORIZER,
+    check_authorizer,
+    super_user_principals,
+)
 from ottla.config.listeners import (
     DEFAULT_LISTEN,
     DEFAULT_PROTOCOLS,
@@ -80,6 +87,19 @@ class BrokerConfig(ListenerConfig):
         doc="The addresses that clients get, NAME://HOST:PORT with names of listeners; without one, "
         "the clients of a listener get the host that they have connected to.",
         importance=Importance.HIGH,
+    )
+    allow_everyone_if_no_acl_found: bool = option(
+        OptionType.BOOLEAN,
+        False,
+        doc="Whether everybody may do everything with a resource that has no ACLs; "
+        "otherwise only super users may. It needs an authorizer.",
+    )
+    authorizer_class_name: str = option(
+        OptionType.STRING,
+        "",
+        doc="The authorizer, which decides by ACLs what clients may do: "
+        f"{STANDARD_AUTHORIZER}. Without one everybody may do everything.",
+        importance=Importance.LOW,
     )
     auto_create_topics_enable: bool = option(
         OptionType.BOOLEAN,
@@ -480,6 +500,12 @@ class BrokerConfig(ListenerConfig):
         doc="The largest request that is accepted.",
         importance=Importance.HIGH,
     )
+    super_users: str = option(
+        OptionType.STRING,
+        "",
+        doc="The principals that may do everything, whatever ACLs say, separated by semicolons: "
+        "User:admin;User:CN=ops,O=Example. It needs an authorizer.",
+    )
     telemetry_max_bytes: int = option(
         OptionType.INT,
         1 << 20,
@@ -565,6 +591,7 @@ class BrokerConfig(ListenerConfig):
 
     def validate(self) -> None:
         """Check the rules between options."""
+        self._check_authorization()
         for smaller, larger in _ORDERED:
             low, high = value_of(self, smaller), value_of(self, larger)
             if low > high:
@@ -640,6 +667,16 @@ class BrokerConfig(ListenerConfig):
             raise ConfigError(
                 f"{name} has no effect: {listeners[0].name} has the protocol "
                 f"{listeners[0].protocol}. Use SSL or SASL_SSL, or remove the option"
+            )
+
+    def _check_authorization(self) -> None:
+        check_authorizer(self.authorizer_class_name)
+        super_user_principals(self.super_users)
+        without_effect = [name for name in OF_AUTHORIZER if value_of(self, name)]
+        if without_effect and not self.authorizer_class_name:
+            raise ConfigError(
+                f"{without_effect[0]} has no effect without an authorizer: "
+                f"add {CLASS_OPTION}={STANDARD_AUTHORIZER}, or remove it"
             )
 
 

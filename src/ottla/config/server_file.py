@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.config import properties
+from ottla.config.authorization import CLASS_OPTION, OF_AUTHORIZER
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import DEFAULT_LISTEN, PREFIX, listeners_of, parse_address
 from ottla.config.options import find_option, options_of, unsupported_hint
@@ -22,7 +23,6 @@ _PLACES: Final = (*_LISTENERS, "listener.security.protocol.map", "log.dirs", "lo
 _OTHER_DISTRIBUTIONS: Final = ("confluent.",)
 _REFUSED: Final = {
     "alter.config.policy.class.name": "its policy would not be enforced",
-    "authorizer.": "access would not be restricted, since there is no authentication",
     "config.providers": "references to a provider would be taken literally",
     "create.topic.policy.class.name": "its policy would not be enforced",
     "log.message.timestamp.difference.max.ms": (
@@ -43,7 +43,9 @@ class ServerFile:
             if name in _PLACES:
                 continue
             self._check_not_dangerous(name, value)
-            if _is_supported(name):
+            if name in OF_AUTHORIZER and not self._given.get(CLASS_OPTION, "").strip():
+                without_effect.append(name)
+            elif _is_supported(name):
                 self.options[name] = value
             elif name.startswith(_OTHER_DISTRIBUTIONS) or unsupported_hint(
                 BrokerConfig, name

@@ -2,7 +2,8 @@
 
 A decision returns `Refused` or the changes to commit; `apply` applies committed changes, at run time and at every
 start alike. Keys: `topic/<name>`, `deleting/<topic id>`, `broker-config/<node id>` (without an id: for all
-brokers), `group-config/<group id>`, `client-metrics/<subscription>`, `producer-ids`.
+brokers), `group-config/<group id>`, `client-metrics/<subscription>`, `producer-ids`,
+`user-scram/<mechanism>/<user>`, `client-quota/<entity>`, `acl/<digest>`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from ottla.access import AclBinding
 from ottla.core.outcomes import Refused
+from ottla.core.security.acl_changes import acl_id, acl_of_stored, stored_acl
+from ottla.core.security.acls import AclTable
+from ottla.core.security.quotas.entities import QuotaEntity
+from ottla.core.security.quotas.table import QuotaTable
+from ottla.core.security.scram_credentials import ScramCredential, Users
+from ottla.core.security.scram_formulas import BY_SASL_NAME, ScramMechanism
 from ottla.errors import ErrorCode
 from ottla.model import topic_name_problem
 
@@ -34,6 +42,9 @@ _BROKER_CONFIG = "broker-config/"
 _CLIENT_METRICS = "client-metrics/"
 _GROUP_CONFIG = "group-config/"
 _PRODUCER_IDS = "producer-ids"
+_USER_SCRAM = "user-scram/"
+_CLIENT_QUOTA = "client-quota/"
+_ACL = "acl/"
 
 Changes = dict[str, Any]
 
@@ -81,7 +92,7 @@ class Adopted(NamedTuple):
 
 
 class Catalog:
-    """The topics, the altered options of brokers and groups, and the producer ids of the cluster."""
+    """The topics, altered options, users, quotas, ACLs and producer ids of the cluster."""
 
     def __init__(self, entries: Mapping[str, Any]) -> None:
         self.topics: dict[str, Topic] = {}
@@ -94,6 +105,9 @@ class Catalog:
         self.client_metrics: dict[str, Mapping[str, str]] = {}
         self.client_metrics_changes = 0
         self.group_configs: dict[str, Mapping[str, str]] = {}
+        self.users = Users()
+        self.quotas = QuotaTable()
+        self.acls = AclTable()
         self.next_producer_id = 0
         self.deleting: dict[uuid.UUID, Deleted] = {}
         # Topics by name with dots as underscores: names that differ only there would share metric names.
@@ -113,6 +127,12 @@ class Catalog:
                 self._apply_client_metrics(key.removeprefix(_CLIENT_METRICS), value)
             elif key.startswith(_GROUP_CONFIG):
                 self._apply_group_config(key.removeprefix(_GROUP_CONFIG), value)
+            elif key.startswith(_USER_SCRAM):
+                self._apply_user_scram(key.removeprefix(_USER_SCRAM), value)
+            elif key.startswith(_CLIENT_QUOTA):
+                self._apply_client_quota(key.removeprefix(_CLIENT_QUOTA), value)
+            elif key.startswith(_ACL):
+                self._apply_acl(key.removeprefix(_ACL), value)
             elif key == _PRODUCER_IDS:
                 self.next_producer_id = value
 
@@ -146,6 +166,20 @@ class Catalog:
             self.group_configs.pop(group_id, None)
         else:
             self.group_configs[group_id] = value
+
+    def _apply_user_scram(self, name: str, value: Any) -> None:
+        mechanism, _, user = name.partition("/")
+        self.users.apply(BY_SASL_NAME[mechanism], user, value)
+
+    def _apply_client_quota(self, key: str, value: Any) -> None:
+        stored = value or {"quotas": {}, "address": None}
+        self.quotas.apply(QuotaEntity.of_key(key), stored["quotas"], stored["address"])
+
+    def _apply_acl(self, its_id: str, value: Any) -> None:
+        if value is None:
+            self.acls.remove(its_id)
+        else:
+            self.acls.put(its_id, acl_of_stored(value))
 
     def _apply_deleting(self, topic_id: uuid.UUID, value: Any) -> None:
         if value is None:
@@ -286,6 +320,38 @@ class Catalog:
         return {
             _GROUP_CONFIG + group_id: dict(config) or None for group_id, config in configs.items()
         }
+
+    def set_credentials(
+        self, credentials: Mapping[tuple[ScramMechanism, str], ScramCredential | None]
+    ) -> Changes:
+        """Sets SCRAM credentials of users, or removes them."""
+        return {
+            f"{_USER_SCRAM}{mechanism.sasl_name}/{user}": None
+            if credential is None
+            else credential.to_json()
+            for (mechanism, user), credential in credentials.items()
+        }
+
+    def set_quotas(
+        self,
+        quotas: Mapping[QuotaEntity, Mapping[str, float]],
+        addresses: Mapping[str, str],
+    ) -> Changes:
+        """Replaces the quotas of entities; `addresses` are those of the addresses and host names among them."""
+        changes: Changes = {}
+        for entity, values in quotas.items():
+            address = addresses.get(entity.ip) if entity.ip else None
+            stored = {"quotas": dict(values), "address": address}
+            changes[_CLIENT_QUOTA + entity.key] = stored if values else None
+        return changes
+
+    def create_acls(self, acls: Iterable[AclBinding]) -> Changes:
+        """Creates ACLs; the caller has checked them."""
+        return {_ACL + acl_id(acl): stored_acl(acl) for acl in acls}
+
+    def delete_acls(self, ids: Iterable[str]) -> Changes:
+        """Deletes the ACLs with these ids."""
+        return {_ACL + its_id: None for its_id in ids}
 
     def adopt(self, partitions: Iterable[tuple[str, int, uuid.UUID]], now_ms: int) -> Adopted:
         """Adopts partitions that the engine has and the catalog does not know, such as those of Apache Kafka."""

@@ -10,21 +10,14 @@ from hypothesis import strategies as st
 from tests.client.security.sasl_broker import ScramServer
 
 from ottla.client.security.mechanisms import Mechanism, OAuthBearer, Plain, Token
-from ottla.client.security.scram import HASHES, Scram, scram, scram_with_token
+from ottla.client.security.scram import scram, scram_with_token
+from ottla.core.security.scram_formulas import BY_SASL_NAME
 from ottla.errors import FatalError
 
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 
 
 class TestScram:
-    def test_the_exchange_of_rfc_5802(self) -> None:
-        client = Scram("SCRAM-SHA-1", "sha1", "user", "pencil", "fyko+d2lbbFgONRv9qkxdawL")
-        assert client.first() == b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL"
-        assert client.respond(
-            b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096"
-        ) == (b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=")
-        assert client.respond(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=") is None
-
     def test_the_exchange_of_rfc_7677(self) -> None:
         client = scram("SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
         assert client.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
@@ -37,14 +30,14 @@ class TestScram:
         )
         assert client.respond(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=") is None
 
-    @pytest.mark.parametrize("mechanism", HASHES)
+    @pytest.mark.parametrize("mechanism", BY_SASL_NAME)
     @given(password=names)
     def test_a_server_that_knows_the_password_is_convinced_and_convinces(
         self, mechanism: str, password: str
     ) -> None:
         client, server = (
             scram(mechanism, "user", password, "nonce"),
-            ScramServer(HASHES[mechanism], password),
+            ScramServer(BY_SASL_NAME[mechanism].hash_name, password),
         )
         proof = client.respond(server.first(client.first()))
         assert proof is not None

@@ -333,6 +333,7 @@ class Connection(asyncio.BufferedProtocol):
             api = self._host.apis.get(api_key)
             if api is None:
                 raise CloseConnectionError(f"API {api_key} is not served")
+            self.caller.api_name = api.name
             if not api.first_version <= version <= api.last_version:
                 if api_key != API_VERSIONS_KEY:
                     raise CloseConnectionError(f"{api.name} v{version} is not served")

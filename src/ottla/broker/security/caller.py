@@ -15,6 +15,7 @@ class Caller:
     """
 
     __slots__ = (
+        "api_name",
         "is_node",
         "listener",
         "local",
@@ -39,5 +40,7 @@ class Caller:
         self.principal = principal
         # Whether it is another node of the cluster, in the same process or over an authenticated link.
         self.is_node = is_node
+        # The API of the request that is handled, for the audit log.
+        self.api_name = ""
         self.software_name = "unknown"
         self.software_version = "unknown"

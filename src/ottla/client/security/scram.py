@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import hmac
 import re
 
 from ottla.client.security.mechanisms import authentication_error
+from ottla.core.security.scram_formulas import (
+    BY_SASL_NAME,
+    MIN_ITERATIONS,
+    ScramMechanism,
+    client_key,
+    escaped_name,
+    salted_password,
+    server_key,
+    signature,
+    stored_key,
+    xor,
+)
 
-HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-
-# With fewer iterations (Kafka's minimum) a false broker could guess the password; more only cost time.
-MIN_ITERATIONS = 4096
+# With fewer iterations than Kafka's minimum a false broker could guess the password; more only cost time.
 MAX_ITERATIONS = 1_000_000
 
 # "n": no channel binding, which Kafka does not have; no authorization id.
@@ -36,20 +44,17 @@ class Scram:
 
     def __init__(
         self,
-        name: str,
-        hash_name: str,
+        mechanism: ScramMechanism,
         username: str,
         password: str,
         nonce: str,
         extensions: str = "",
     ) -> None:
-        self.name = name
-        self._hash_name = hash_name
-        # Kafka does not normalize names and passwords (SASLprep): their UTF-8 is used as it is.
-        self._password = password.encode()
+        self.name = mechanism.sasl_name
+        self._mechanism = mechanism
+        self._password = password
         self._nonce = nonce
-        escaped = username.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={escaped},r={nonce}{extensions}"
+        self._first_bare = f"n={escaped_name(username)},r={nonce}{extensions}"
         self._server_signature: bytes | None = None
         self._verified = False
 
@@ -81,14 +86,11 @@ class Scram:
         binding = base64.b64encode(_GS2_HEADER.encode()).decode()
         without_proof = f"c={binding},r={nonce}"
         said = f"{self._first_bare},{server_first},{without_proof}".encode()
-        salted = hashlib.pbkdf2_hmac(
-            self._hash_name, self._password, _decoded(found["salt"]), iterations
-        )
-        client_key = self._mac(salted, b"Client Key")
-        stored_key = hashlib.new(self._hash_name, client_key).digest()
-        signature = self._mac(stored_key, said)
-        proof = bytes(key ^ mask for key, mask in zip(client_key, signature, strict=True))
-        self._server_signature = self._mac(self._mac(salted, b"Server Key"), said)
+        mechanism = self._mechanism
+        salted = salted_password(mechanism, self._password, _decoded(found["salt"]), iterations)
+        key = client_key(mechanism, salted)
+        proof = xor(key, signature(mechanism, stored_key(mechanism, key), said))
+        self._server_signature = signature(mechanism, server_key(mechanism, salted), said)
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def _check_final(self, server_final: str) -> None:
@@ -104,18 +106,15 @@ class Scram:
             )
         self._verified = True
 
-    def _mac(self, key: bytes, data: bytes) -> bytes:
-        return hmac.digest(key, data, self._hash_name)
-
 
 def scram(name: str, username: str, password: str, nonce: str) -> Scram:
     """An exchange with a name and a password."""
-    return Scram(name, HASHES[name], username, password, nonce)
+    return Scram(BY_SASL_NAME[name], username, password, nonce)
 
 
 def scram_with_token(name: str, token_id: str, token_mac: str, nonce: str) -> Scram:
     """An exchange with a delegation token (KIP-48)."""
-    return Scram(name, HASHES[name], token_id, token_mac, nonce, ",tokenauth=true")
+    return Scram(BY_SASL_NAME[name], token_id, token_mac, nonce, ",tokenauth=true")
 
 
 def _decoded(text: str) -> bytes:

@@ -1,0 +1,1 @@
+"""The rules of authentication, authorization and quotas, without IO: SASL mechanisms, credentials, ACLs."""
