@@ -384,7 +384,7 @@ def _in_sync_count(node: Node, topic: str, partition: int) -> int:
 def _refuse(response: PartitionProduceResponse, refused: Refused) -> None:
     response.error_code = refused.error
     response.base_offset = -1
-    response.error_message = refused.text
+    response.error_message = refused.message
     response.record_errors = [
         BatchIndexAndErrorMessage(
             batch_index=found.batch_index, batch_index_error_message=found.message
