@@ -179,6 +179,6 @@ def _infos(result: DescribeUserScramCredentialsResult) -> Infos:
     known = frozenset(ScramMechanism)
     return tuple(
         ScramCredentialInfo(ScramMechanism(each.mechanism), each.iterations)
-        for each in result.credential_infos
+        for each in sorted(result.credential_infos, key=lambda each: each.mechanism)
         if each.mechanism in known
     )
