@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import shlex
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
-from tests.cli.conftest import Ottla
+from tests.cli.conftest import Ottla, Result, soon
+from tests.client.admin.test_acls import AUTHORIZER
+from tests.lasting import LASTING
 
+from ottla import Broker
 from ottla.cli.commands.root import parse
 from ottla.cli.errors import UsageError
 from ottla.cli.security.acl_selection import resource_filters, wanted_acls, wanted_filters
@@ -100,6 +106,85 @@ def test_deletion_is_for_all_acls_of_resources_or_for_the_ones_that_are_describe
 def test_what_makes_no_sense_is_refused(line: str, expected: str) -> None:
     with pytest.raises(UsageError, match=expected):
         created_by(line)
+
+
+@pytest.fixture(params=["ottla", "kafka"])
+def authorizing(request: pytest.FixtureRequest, inside: Ottla) -> Iterator[Ottla]:
+    """Runs `ottla …` against a cluster with an authorizer, where ANONYMOUS is a super user."""
+    if request.param == "kafka":
+        address = request.getfixturevalue("kafka_address")
+        yield partial(inside, OTTLA_BOOTSTRAP_SERVER=address)
+        return
+    options = {**LASTING, "authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
+    with Broker(options) as broker:
+        yield partial(inside, OTTLA_BOOTSTRAP_SERVER=broker.bootstrap_servers)
+
+
+def test_acls_are_created_listed_and_deleted(
+    authorizing: Ottla, ottla_topic_name: Callable[[], str]
+) -> None:
+    name = ottla_topic_name()
+    grant = ("--allow-principal", f"User:{name}", "--consumer", "--topic", name, "--group", name)
+    assert authorizing("acls", "create", *grant, "--dry-run").lines == [
+        f"would be created: User:{name} may {what} {name}"
+        for what in ("Read Topic", "Describe Topic", "Read Group")
+    ]
+    created = authorizing("acls", "create", *grant)
+    assert created.code == 0, created.err
+    assert len(created.lines) == 3
+    mine = ("--principal", f"User:{name}")
+
+    def are_listed(*expected: tuple[str, str]) -> None:
+        rows = authorizing("acls", "list", *mine, "-o", "json").data
+        assert [(row["resource_type"], row["operation"]) for row in rows] == [*expected]
+
+    read, describe, group = ("Topic", "Read"), ("Topic", "Describe"), ("Group", "Read")
+    soon(lambda: are_listed(read, describe, group))
+    (row,) = authorizing("acls", "list", *mine, "--group", name).table
+    assert row == {
+        "RESOURCE": "Group",
+        "NAME": name,
+        "PATTERN": "Literal",
+        "PRINCIPAL": f"User:{name}",
+        "HOST": "*",
+        "OPERATION": "Read",
+        "PERMISSION": "Allow",
+    }
+    unsure = authorizing("acls", "delete", "--topic", name)
+    assert (unsure.code, len(unsure.table)) == (0, 2)
+    assert unsure.err == "dry run: nothing was deleted; --yes deletes these ACLs\n"
+    are_listed(read, describe, group)
+    some = ("--topic", name, "--allow-principal", f"User:{name}", "--operation", "Read")
+    assert authorizing("acls", "delete", *some, "--yes").err == "1 ACL deleted\n"
+    soon(lambda: are_listed(describe, group))
+    for resource in ("--topic", "--group"):
+        assert authorizing("acls", "delete", resource, name, "--force").code == 0
+    soon(are_listed)
+    assert authorizing("acls", "delete", "--topic", name).err == "there are no such ACLs\n"
+
+
+class Typed(io.BytesIO):
+    """What is typed at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_asked_before_acls_are_deleted(
+    authorizing: Ottla, ottla_topic_name: Callable[[], str]
+) -> None:
+    name = ottla_topic_name()
+    authorizing("acls", "create", "--topic", name, "--allow-principal", f"User:{name}")
+    soon(lambda: is_there(authorizing("acls", "list", "--topic", name), name))
+    asked = authorizing("acls", "delete", "--topic", name, stdin=Typed(b"n\n"))
+    assert asked.err.endswith("Delete 1 ACL? (y/n) nothing was deleted\n")
+    assert authorizing("acls", "delete", "--topic", name, stdin=Typed(b"y\n")).err.endswith(
+        "1 ACL deleted\n"
+    )
+
+
+def is_there(done: Result, name: str) -> None:
+    assert name in done.out
 
 
 def test_a_cluster_without_an_authorizer_says_so_in_one_line(inside: Ottla) -> None:
