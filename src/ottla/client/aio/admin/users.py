@@ -109,7 +109,8 @@ class UserCalls(AdminCalls):
         def build(
             version: int, some: list[str], limit_ms: int
         ) -> DescribeUserScramCredentialsRequest:
-            named = None if users is None else [UserName(name=user) for user in some]
+            # No users stand for all, as in Kafka's client: to null a broker that has to refuse gives no answer.
+            named = [] if users is None else [UserName(name=user) for user in some]
             return DescribeUserScramCredentialsRequest(users=named)
 
         nodes: AnyNode[str] = AnyNode("user", "users")
