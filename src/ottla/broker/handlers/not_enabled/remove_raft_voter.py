@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_cluster
 from ottla.errors import ErrorCode
 from ottla.wire.messages.remove_raft_voter import (
     RemoveRaftVoterRequest,
     RemoveRaftVoterResponse,
 )
+from ottla.wire.types import ZERO_UUID
 
 
 def handle(
     node: Node, request: RemoveRaftVoterRequest, context: RequestContext
 ) -> RemoveRaftVoterResponse:
+    refused = refuse_cluster(node, context.caller, Operation.ALTER)
+    if refused is not None:
+        return RemoveRaftVoterResponse(error_code=refused.error, error_message=refused.message)
     cluster_id = node.cluster.cluster_id
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return RemoveRaftVoterResponse(
             error_code=ErrorCode.INCONSISTENT_CLUSTER_ID,
             error_message=f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{cluster_id}"',
+        )
+    if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
+        return RemoveRaftVoterResponse(
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message="Remove voter request didn't include a valid voter",
         )
     return RemoveRaftVoterResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
