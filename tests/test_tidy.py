@@ -56,6 +56,7 @@ PURE_STANDARD_MODULES = {
     "hashlib",
     "heapq",
     "hmac",
+    "ipaddress",
     "itertools",
     "math",
     "operator",
@@ -94,7 +95,7 @@ UPWARD_IMPORTS: dict[tuple[str, str], str] = {
     ("src/ottla/app/application.py", "ottla.testing.app_under_test"): _TESTS_OF_APPS,
     ("src/ottla/app/application.py", "ottla.testing.broker"): _TESTS_OF_APPS,
 }
-MESSAGES_WITHOUT_HANDLER: dict[str, str] = {"alter_client_quotas": "its handler comes next"}
+MESSAGES_WITHOUT_HANDLER: dict[str, str] = {}
 HANDLERS_WITHOUT_MESSAGE: dict[str, str] = {}
 
 

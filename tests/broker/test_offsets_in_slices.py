@@ -14,6 +14,7 @@ from ottla.broker.handlers.offset_fetch import OFFSETS_PER_STEP
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.node import Node
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorizer import OpenAuthorizer
 from ottla.broker.security.caller import Caller
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint
@@ -38,7 +39,8 @@ class Coordinator:
         cluster = SimpleNamespace(
             share=LoopShare(itertools.count(1).__next__), catalog=SimpleNamespace(topics={})
         )
-        self._node = cast(Node, SimpleNamespace(cluster=cluster, groups=self))
+        node = SimpleNamespace(cluster=cluster, groups=self, authorizer=OpenAuthorizer())
+        self._node = cast(Node, node)
 
     def ask(self, group_id: str, decide: Any, respond: Any) -> Any:
         return respond(decide(self.groups.machine, None, None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +20,7 @@ from tests.broker.consumer_group_requests import (
 from tests.broker.requests import create, delete, eventually, session_with
 
 from ottla.broker.coordination.subscription_patterns import SubscriptionPatterns
+from ottla.broker.loop.loop_share import at_once
 from ottla.broker.requests import patterns
 from ottla.client.raw import RawConnection
 from ottla.core.group.requests import ResolvedPatterns, ResolvePatterns
@@ -158,6 +159,9 @@ class Told:
 class Elsewhere:
     async def elsewhere(self, work: Callable[[str], Any], text: str) -> Any:
         return work(text)
+
+    async def run(self, steps: Generator[None, None, Any]) -> Any:
+        return at_once(steps)
 
 
 @pytest.mark.parametrize("work", [1, 1000, patterns.WORK_AT_A_TIME])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.access import Operation, topic
 from ottla.broker.cluster import Cluster
 from ottla.broker.coordination.coordinators import Coordinators
 from ottla.broker.coordination.groups import forget_deleted_topics, group_kind
@@ -14,8 +15,9 @@ from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.led_partitions import LedPartitions
 from ottla.broker.security.audit import AuditLog
-from ottla.broker.security.authorizer import Authorizer, OpenAuthorizer
+from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.caller import Caller
+from ottla.broker.security.standard_authorizer import authorizer_of
 from ottla.broker.telemetry.telemetry import Telemetry
 from ottla.broker.topics import Topics
 from ottla.config.broker import BrokerConfig
@@ -34,7 +36,9 @@ class Node:
         self.advertised: Endpoint | None = None
         self.options = NodeOptions(static_config, cluster.catalog)
         self.audit = AuditLog(self.node_id, cluster.clock.monotonic_seconds())
-        self.authorizer: Authorizer = OpenAuthorizer()
+        self.authorizer: Authorizer = authorizer_of(
+            self.options.config, cluster.catalog.acls, self.audit
+        )
         self.topics = Topics(cluster, self.options)
         self.partitions = LedPartitions(self.node_id, cluster, self.options)
         config = self.options.config
@@ -43,7 +47,7 @@ class Node:
         # Whether its metrics are served: only then are clients asked for theirs.
         self.has_metrics_page = False
         self.uptime = Uptime(cluster.clock.monotonic_seconds)
-        self.patterns = SubscriptionPatterns(cluster.catalog, cluster.share)
+        self.patterns = SubscriptionPatterns(cluster.catalog, cluster.share, self._may_describe)
         self.groups = Coordinators(
             group_kind(self.options, cluster.catalog, self.patterns.problem),
             cluster=cluster,
@@ -62,6 +66,14 @@ class Node:
             options=self.options,
             uptime=self.uptime,
             perform=MarkerSender(self.node_id, cluster).send,
+        )
+
+    def _may_describe(self, caller: object, topic_name: str) -> bool:
+        """Whether a caller may know of a topic that its pattern matches."""
+        if self.authorizer.is_open:
+            return True
+        return isinstance(caller, Caller) and self.authorizer.allows(
+            caller, Operation.DESCRIBE, topic(topic_name), logs_denied=False
         )
 
     def address_for(self, caller: Caller) -> Endpoint:

@@ -27,6 +27,7 @@ _NEWEST_VERSIONS: Final[Mapping[str, tuple[int | None, ...]]] = {
     "AddOffsetsToTxn": (3, 3, 3, 3, 4, 4, 4, 4, 4, 4),
     "AddPartitionsToTxn": (3, 3, 3, 4, 5, 5, 5, 5, 5, 5),
     "AddRaftVoter": (None, None, None, None, 0, 0, 0, 1, 1, 1),
+    "AlterClientQuotas": (1, 1, 1, 1, 1, 1, 1, 1, 1, 1),
     "AlterConfigs": (2, 2, 2, 2, 2, 2, 2, 2, 2, 2),
     "AlterPartitionReassignments": (0, 0, 0, 0, 0, 0, 1, 1, 1, 1),
     "AlterReplicaLogDirs": (2, 2, 2, 2, 2, 2, 2, 2, 2, 2),

@@ -78,6 +78,7 @@ SUBJECTS: dict[str, tuple[Listed, ...]] = {
         _topics("v3_and_below_topics", "results_by_topic_v3_and_below", _TXN_PARTITIONS),
     ),
     "AddRaftVoter": (),
+    "AlterClientQuotas": (),
     "AlterConfigs": (Listed("resources", "responses", Kind.OTHER, _RESOURCE),),
     "AlterPartitionReassignments": (_topics("topics", "responses", _PARTITIONS),),
     "AlterReplicaLogDirs": (),

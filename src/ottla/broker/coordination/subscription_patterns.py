@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable
 from typing import Final, NamedTuple
 
 from ottla.broker.coordination.coordinator import Coordinator, When, unchanged
@@ -22,6 +23,7 @@ logger = EventLog(__name__)
 
 # The results of checks that are remembered.
 CHECKED_PATTERNS: Final = 1000
+NAMES_PER_STEP: Final = 64
 
 
 class Names(NamedTuple):
@@ -37,6 +39,7 @@ class Search:
     def __init__(self, coordinator: Coordinator[GroupMachine], wanted: ResolvePatterns) -> None:
         self.coordinator = coordinator
         self.group_id = wanted.group_id
+        self.caller = wanted.caller
         self.left = sorted(wanted.patterns, reverse=True)
         # From its first turn on.
         self.searched: Names | None = None
@@ -54,9 +57,16 @@ class Search:
 class SubscriptionPatterns:
     """Checks patterns, and searches for topics: the groups take turns, so that none waits for another's patterns."""
 
-    def __init__(self, catalog: Catalog, share: LoopShare) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        share: LoopShare,
+        may_describe: Callable[[object, str], bool] = lambda caller, topic: True,
+    ) -> None:
+        """`may_describe` says whether a caller may know of a topic."""
         self._catalog = catalog
         self._share = share
+        self._may_describe = may_describe
         # The problem of each pattern, or None; the one that was used last is at the end.
         self._checked: OrderedDict[str, str | None] = OrderedDict()
         self._searches: asyncio.Queue[Search] = asyncio.Queue()
@@ -126,11 +136,24 @@ class SubscriptionPatterns:
                 search.position = len(names)
             else:
                 some = _some(names, search.position, pattern.chars_at_a_time)
-                search.matching += await pattern.matching(some)
+                matching = await pattern.matching(some)
+                search.matching += await self._share.run(self._describable(search.caller, matching))
                 search.position += len(some)
             if search.position >= len(names):
                 search.end_pattern(text)
         return None if search.left else ResolvedPatterns(search.topics, version)
+
+    def _describable(
+        self, caller: object, names: Iterable[str]
+    ) -> Generator[None, None, list[str]]:
+        """The names that the caller may know."""
+        found = []
+        for number, name in enumerate(names):
+            if not number % NAMES_PER_STEP:
+                yield
+            if self._may_describe(caller, name):
+                found.append(name)
+        return found
 
     def _all_names(self) -> Names:
         """The names of now; a topic that is created from now on asks for another search."""

@@ -13,7 +13,7 @@ from ottla.broker.coordination.machine_log import EventCodec
 from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.config.broker import BrokerConfig
-from ottla.core.catalog import INTERNAL_TOPICS, TRANSACTIONS_TOPIC, NewTopic
+from ottla.core.catalog import TRANSACTIONS_TOPIC, NewTopic
 from ottla.core.outcomes import Refused
 from ottla.core.turn import Ticket, Turn
 from ottla.core.txn import records
@@ -122,24 +122,22 @@ def ask_transaction(
 # Adding partitions to a transaction: all of them, or none.
 
 
-def refuse_internal_topics(partitions: Sequence[TopicPartition]) -> list[Refused] | None:
-    """The errors of a client's partitions if some are internal: only brokers add those, for their clients."""
-    internal = {partition for partition in partitions if partition.topic in INTERNAL_TOPICS}
-    return _refuse(partitions, internal, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-
-
-def refuse_unknown_partitions(
-    cluster: Cluster, partitions: Sequence[TopicPartition]
+def refuse_partitions(
+    cluster: Cluster,
+    partitions: Sequence[TopicPartition],
+    is_forbidden: Callable[[str], bool] = lambda topic: False,
 ) -> list[Refused] | None:
-    """The errors of partitions if some do not exist."""
-    missing = {partition for partition in partitions if cluster.topic_of(*partition) is None}
-    return _refuse(partitions, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-
-def _refuse(
-    partitions: Sequence[TopicPartition], refused: set[TopicPartition], error: ErrorCode
-) -> list[Refused] | None:
-    if not refused:
+    """The errors of partitions if some do not exist, or are of topics that the client may not write to."""
+    forbidden = {topic for topic, _ in partitions if is_forbidden(topic)}
+    errors = [_error(cluster, partition, forbidden) for partition in partitions]
+    if all(error is ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors):
         return None
-    not_attempted = ErrorCode.OPERATION_NOT_ATTEMPTED
-    return [Refused(error if partition in refused else not_attempted) for partition in partitions]
+    return [Refused(error) for error in errors]
+
+
+def _error(cluster: Cluster, partition: TopicPartition, forbidden: set[str]) -> ErrorCode:
+    if partition.topic in forbidden:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if cluster.topic_of(*partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.OPERATION_NOT_ATTEMPTED

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.access import Operation
 from ottla.broker.coordination.transactions import fenced_before, find_transaction
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_group, refuse_transactional_id
 from ottla.core.outcomes import Refused, error_of
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1
@@ -22,6 +24,11 @@ def handle(
     node: Node, request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> NowOrLater[AddOffsetsToTxnResponse]:
     respond = partial(_respond, context.version)
+    refused = refuse_transactional_id(
+        node, context.caller, Operation.WRITE, request.transactional_id
+    ) or refuse_group(node, context.caller, Operation.READ, request.group_id)
+    if refused is not None:
+        return respond(refused)
     coordinator = find_transaction(node.transactions, request.transactional_id)
     if isinstance(coordinator, Refused):
         return respond(coordinator)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
+from ottla.access import Operation
 from ottla.broker.coordination.coordinator import When
 from ottla.broker.coordination.transactions import (
     fenced_before,
     find_transaction,
-    refuse_internal_topics,
-    refuse_unknown_partitions,
+    refuse_partitions,
 )
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import (
+    refuse_cluster,
+    refuse_topic,
+    refuse_transactional_id,
+)
+from ottla.core.catalog import INTERNAL_TOPICS
 from ottla.core.outcomes import Refused, error_of
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
@@ -43,6 +49,10 @@ def handle(
 ) -> NowOrLater[AddPartitionsToTxnResponse]:
     version = VERSION_2 if context.version >= FIRST_VERSION_OF_TRANSACTION_V2 else VERSION_1
     if context.version >= FIRST_BATCHED_VERSION:
+        # These come from leaders of partitions, which have checked their clients.
+        refused = refuse_cluster(node, context.caller, Operation.CLUSTER_ACTION)
+        if refused is not None:
+            return AddPartitionsToTxnResponse(error_code=refused.error)
         return respond_to_all(
             [_answer(node, transaction, version) for transaction in request.transactions],
             lambda results: AddPartitionsToTxnResponse(results_by_transaction=results),
@@ -54,7 +64,7 @@ def handle(
         topics=request.v3_and_below_topics,
     )
     return respond_to_all(
-        [_answer_client(node, transaction)], partial(_response_of_one, context.version)
+        [_answer_client(node, context, transaction)], partial(_response_of_one, context.version)
     )
 
 
@@ -72,13 +82,21 @@ def _response_of_one(
 
 
 def _answer_client(
-    node: Node, transaction: AddPartitionsToTxnTransaction
+    node: Node, context: RequestContext, transaction: AddPartitionsToTxnTransaction
 ) -> NowOrLater[AddPartitionsToTxnResult]:
-    partitions = _partitions(transaction)
-    refused = refuse_internal_topics(partitions)
+    def is_forbidden(topic: str) -> bool:
+        # Only brokers add internal topics, for their clients.
+        return (
+            topic in INTERNAL_TOPICS
+            or refuse_topic(node, context.caller, Operation.WRITE, topic) is not None
+        )
+
+    refused = refuse_transactional_id(
+        node, context.caller, Operation.WRITE, transaction.transactional_id
+    )
     if refused is not None:
-        return _result(transaction, partitions, refused)
-    return _answer(node, transaction, VERSION_1)
+        return _result(transaction, _partitions(transaction), refused)
+    return _answer(node, transaction, VERSION_1, is_forbidden)
 
 
 def _partitions(transaction: AddPartitionsToTxnTransaction) -> list[TopicPartition]:
@@ -90,12 +108,19 @@ def _partitions(transaction: AddPartitionsToTxnTransaction) -> list[TopicPartiti
 
 
 def _answer(
-    node: Node, transaction: AddPartitionsToTxnTransaction, version: int
+    node: Node,
+    transaction: AddPartitionsToTxnTransaction,
+    version: int,
+    is_forbidden: Callable[[str], bool] = lambda topic: False,
 ) -> NowOrLater[AddPartitionsToTxnResult]:
     partitions = _partitions(transaction)
     respond = partial(_result, transaction, partitions)
     transactional_id = transaction.transactional_id
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
+    if not transaction.verify_only:
+        refused = refuse_partitions(node.cluster, partitions, is_forbidden)
+        if refused is not None:
+            return respond(refused)
     coordinator = find_transaction(node.transactions, transactional_id)
     if isinstance(coordinator, Refused):
         return respond(coordinator)
@@ -106,9 +131,6 @@ def _answer(
             respond,
             When.NOW,
         )
-    refused = refuse_unknown_partitions(node.cluster, partitions)
-    if refused is not None:
-        return respond(refused)
     return coordinator.ask(
         lambda machine, turn, _: machine.add_partitions(
             turn, transactional_id, producer, partitions, version

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
 
+from ottla.access import Operation
 from ottla.broker.coordination.groups import ask_group
 from ottla.broker.handlers.consumer_group_heartbeat import check_enabled
 from ottla.broker.node import Node
@@ -11,6 +12,8 @@ from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import group_operations, may_see_topic, refuse_group
+from ottla.broker.security.caller import Caller
 from ottla.core.assignors.server_side.model import Partitions
 from ottla.core.catalog import Catalog
 from ottla.core.group.requests import (
@@ -29,6 +32,11 @@ from ottla.wire.messages.consumer_group_describe import (
 )
 
 DIVISIONS = Divisions((Division("group_ids", "groups", repeated=Repeated()),))
+# In Kafka's words.
+HIDDEN = Refused(
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    "The group has described topic(s) that the client is not authorized to describe.",
+)
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
@@ -41,18 +49,47 @@ def handle(
             groups=[_failed(group_id, refused) for group_id in request.group_ids]
         )
     return respond_to_all(
-        [_describe(node, group_id) for group_id in request.group_ids],
+        [
+            _describe(node, context, group_id, request.include_authorized_operations)
+            for group_id in request.group_ids
+        ],
         lambda groups: ConsumerGroupDescribeResponse(groups=groups),
     )
 
 
-def _describe(node: Node, group_id: str) -> NowOrLater[DescribedGroup]:
+def _describe(
+    node: Node, context: RequestContext, group_id: str, with_operations: bool
+) -> NowOrLater[DescribedGroup]:
+    def respond(found: DescribedConsumerGroup | Refused) -> DescribedGroup:
+        answer = _result(node.cluster.catalog, group_id, found)
+        if with_operations and answer.error_code == ErrorCode.NONE:
+            answer.authorized_operations = group_operations(node, context.caller, group_id)
+        return answer if _may_see(node, context.caller, answer) else _failed(group_id, HIDDEN)
+
+    refused = refuse_group(node, context.caller, Operation.DESCRIBE, group_id)
+    if refused is not None:
+        return respond(refused)
     return ask_group(
         node.groups,
         group_id,
         lambda groups, turn, _: groups.describe_consumer_group(group_id),
-        partial(_result, node.cluster.catalog, group_id),
+        respond,
     )
+
+
+def _may_see(node: Node, caller: Caller, group: DescribedGroup) -> bool:
+    """Whether the caller may know of all topics that members have or get."""
+    if node.authorizer.is_open:
+        return True
+    topics = dict.fromkeys(_assigned_topics(group))
+    return all(may_see_topic(node, caller, topic) for topic in topics)
+
+
+def _assigned_topics(group: DescribedGroup) -> Iterator[str]:
+    for member in group.members:
+        for assignment in (member.assignment, member.target_assignment):
+            for topic in assignment.topic_partitions:
+                yield topic.topic_name
 
 
 def _result(

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from ottla.access import Operation
 from ottla.broker.coordination.coordinator import Coordinator
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import Reply, RequestContext
+from ottla.broker.security.authorization import refuse_group, refuse_topics
 from ottla.core.assignors.server_side.model import Partitions
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import (
@@ -44,7 +46,14 @@ MAX_ELEMENTS = 1 << 17
 def handle(
     node: Node, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> Reply[ConsumerGroupHeartbeatResponse]:
-    refused = check_enabled(node) or _check(node, request, context.version)
+    refused = (
+        check_enabled(node)
+        or refuse_group(node, context.caller, Operation.READ, request.group_id)
+        or refuse_topics(
+            node, context.caller, Operation.DESCRIBE, request.subscribed_topic_names or ()
+        )
+        or _check(node, request, context.version)
+    )
     if refused is not None:
         return _respond(refused)
     coordinator = node.groups.find(request.group_id)
@@ -155,6 +164,7 @@ def _heartbeat(
         owned=_owned(request.topic_partitions),
         client_id=context.client_id or "",
         client_host=f"/{context.caller.peer.host}",
+        caller=context.caller,
     )
 
 

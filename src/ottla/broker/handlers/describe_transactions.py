@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.access import Operation
 from ottla.broker.coordination.transactions import ask_transaction
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import may_see_topic, refuse_transactional_id
 from ottla.core.outcomes import Refused
 from ottla.core.txn.events import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from ottla.core.txn.requests import DescribedTransaction
@@ -28,13 +30,21 @@ def handle(
     node: Node, request: DescribeTransactionsRequest, context: RequestContext
 ) -> NowOrLater[DescribeTransactionsResponse]:
     return respond_to_all(
-        [_describe(node, transactional_id) for transactional_id in request.transactional_ids],
+        [
+            _describe(node, context, transactional_id)
+            for transactional_id in request.transactional_ids
+        ],
         lambda states: DescribeTransactionsResponse(transaction_states=states),
     )
 
 
-def _describe(node: Node, transactional_id: str) -> NowOrLater[TransactionState]:
-    respond = partial(_respond, transactional_id)
+def _describe(
+    node: Node, context: RequestContext, transactional_id: str
+) -> NowOrLater[TransactionState]:
+    respond = partial(_respond, node, context, transactional_id)
+    refused = refuse_transactional_id(node, context.caller, Operation.DESCRIBE, transactional_id)
+    if refused is not None:
+        return respond(refused)
     return ask_transaction(
         node.transactions,
         transactional_id,
@@ -44,7 +54,10 @@ def _describe(node: Node, transactional_id: str) -> NowOrLater[TransactionState]
 
 
 def _respond(
-    transactional_id: str, found: DescribedTransaction | Refused | None
+    node: Node,
+    context: RequestContext,
+    transactional_id: str,
+    found: DescribedTransaction | Refused | None,
 ) -> TransactionState:
     if found is None:
         found = Refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
@@ -70,7 +83,11 @@ def _respond(
         transaction_start_time_ms=found.started_at_ms,
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
-        topics=[TopicData(topic=topic, partitions=some) for topic, some in by_topic.items()],
+        topics=[
+            TopicData(topic=topic, partitions=some)
+            for topic, some in by_topic.items()
+            if may_see_topic(node, context.caller, topic)
+        ],
     )
 
 

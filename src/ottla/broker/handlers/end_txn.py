@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.access import Operation
 from ottla.broker.coordination.transactions import ask_transaction, fenced_before
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_transactional_id
 from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
@@ -26,6 +28,11 @@ def handle(
     node: Node, request: EndTxnRequest, context: RequestContext
 ) -> NowOrLater[EndTxnResponse]:
     respond = partial(_respond, context.version)
+    refused = refuse_transactional_id(
+        node, context.caller, Operation.WRITE, request.transactional_id
+    )
+    if refused is not None:
+        return respond(refused)
     end = EndRequest(
         request.transactional_id,
         ProducerIdentity(request.producer_id, request.producer_epoch),

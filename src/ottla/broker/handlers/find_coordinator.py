@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import (
+    refuse_cluster,
+    refuse_group,
+    refuse_transactional_id,
+)
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
@@ -18,7 +24,9 @@ from ottla.wire.messages.find_coordinator import (
 
 DIVISIONS = Divisions((Division("coordinator_keys", "coordinators", repeated=Repeated()),))
 FIRST_BATCHED_VERSION = 4
-GROUP, TRANSACTION = 0, 1
+FIRST_VERSION_WITH_SHARE = 6
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+NOT_AVAILABLE = Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 logger = EventLog(__name__)
 
@@ -46,9 +54,14 @@ def handle(
 
 def _answer(node: Node, key_type: int, key: str, context: RequestContext) -> Coordinator:
     found = _find(node, key_type, key, context)
-    if isinstance(found, ErrorCode):
+    if isinstance(found, Refused):
         return Coordinator(
-            key=key, node_id=-1, host="", port=-1, error_code=found, error_message=found.text
+            key=key,
+            node_id=-1,
+            host="",
+            port=-1,
+            error_code=found.error,
+            error_message=found.text,
         )
     node_id, endpoint = found
     return Coordinator(
@@ -61,9 +74,10 @@ def _answer(node: Node, key_type: int, key: str, context: RequestContext) -> Coo
     )
 
 
-def _find(node: Node, key_type: int, key: str, context: RequestContext) -> Found | ErrorCode:
-    if key_type not in (GROUP, TRANSACTION):
-        return ErrorCode.INVALID_REQUEST
+def _find(node: Node, key_type: int, key: str, context: RequestContext) -> Found | Refused:
+    refused = _refuse(node, key_type, key, context)
+    if refused is not None:
+        return refused
     coordinators = node.groups if key_type == GROUP else node.transactions
     partition = coordinators.partition_of(key)
     if isinstance(partition, Refused):
@@ -73,12 +87,24 @@ def _find(node: Node, key_type: int, key: str, context: RequestContext) -> Found
             topic=coordinators.topic_name,
             reason=partition.message,
         )
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return NOT_AVAILABLE
     leader = node.cluster.leader_of(
         node.cluster.catalog.topics[partition.topic], partition.partition
     )
     endpoint = dict(node.cluster.addresses_for(context.caller)).get(leader)
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if endpoint is None else (leader, endpoint)
+    return NOT_AVAILABLE if endpoint is None else (leader, endpoint)
+
+
+def _refuse(node: Node, key_type: int, key: str, context: RequestContext) -> Refused | None:
+    if key_type == GROUP:
+        return refuse_group(node, context.caller, Operation.DESCRIBE, key)
+    if key_type == TRANSACTION:
+        return refuse_transactional_id(node, context.caller, Operation.DESCRIBE, key)
+    refused = None
+    if key_type == SHARE and context.version >= FIRST_VERSION_WITH_SHARE:
+        refused = refuse_cluster(node, context.caller, Operation.CLUSTER_ACTION)
+    # There are no share groups.
+    return refused or Refused(ErrorCode.INVALID_REQUEST)
 
 
 API = serve(FindCoordinatorRequest, FindCoordinatorResponse, handle, divisions=DIVISIONS)

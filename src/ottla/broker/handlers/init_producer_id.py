@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.access import Operation
 from ottla.broker.coordination.transactions import (
     ask_transaction,
     fenced_before,
@@ -13,6 +14,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_idempotent_producer, refuse_transactional_id
 from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.requests import InitRequest
@@ -27,7 +29,7 @@ def handle(
     node: Node, request: InitProducerIdRequest, context: RequestContext
 ) -> NowOrLater[InitProducerIdResponse]:
     respond = partial(_respond, context.version)
-    refused = _check(request)
+    refused = _refuse(node, request, context) or _check(request)
     if refused is not None:
         return respond(refused)
     if request.transactional_id is None:
@@ -44,6 +46,12 @@ def handle(
         lambda machine, turn, _: machine.init(turn, init),
         respond,
     )
+
+
+def _refuse(node: Node, request: InitProducerIdRequest, context: RequestContext) -> Refused | None:
+    if request.transactional_id is None:
+        return refuse_idempotent_producer(node, context.caller)
+    return refuse_transactional_id(node, context.caller, Operation.WRITE, request.transactional_id)
 
 
 def _check(request: InitProducerIdRequest) -> Refused | None:

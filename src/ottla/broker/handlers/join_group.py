@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from ottla.access import Operation
 from ottla.broker.coordination.coordinator import PARKED, Parked
 from ottla.broker.coordination.groups import find_group
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_group
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import NO_GENERATION, NO_MEMBER_ID, Joined, JoinRefused, JoinRequest
 from ottla.core.outcomes import Refused
@@ -36,6 +38,9 @@ def handle(
             return _refusal(result, _protocol_name(None, context.version))
         return _response(result, _protocol_name(result.protocol, context.version))
 
+    refused = refuse_group(node, context.caller, Operation.READ, request.group_id)
+    if refused is not None:
+        return respond(JoinRefused(refused.error, NO_MEMBER_ID))
     coordinator = find_group(node.groups, request.group_id)
     if isinstance(coordinator, Refused):
         return respond(coordinator)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from ottla.access import Operation
 from ottla.broker.coordination.groups import ask_group
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_group
 from ottla.core.group.requests import Leaver, LeaveResults
 from ottla.core.outcomes import Refused, error_of
 from ottla.errors import ErrorCode
@@ -24,6 +26,9 @@ FIRST_BATCHED_VERSION = 3
 def handle(
     node: Node, request: LeaveGroupRequest, context: RequestContext
 ) -> NowOrLater[LeaveGroupResponse]:
+    refused = refuse_group(node, context.caller, Operation.READ, request.group_id)
+    if refused is not None:
+        return LeaveGroupResponse(error_code=refused.error)
     is_batched = context.version >= FIRST_BATCHED_VERSION
     leavers = (
         tuple(Leaver(member.member_id, member.group_instance_id) for member in request.members)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
+from ottla.access import CLUSTER, Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import all_parts
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import may_see_group
 from ottla.core.group import requests
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
@@ -21,7 +23,10 @@ async def handle(
 ) -> ListGroupsResponse:
     # It waits for replays that are not over: an incomplete list would look complete.
     parts = await all_parts(node.groups.ask_all(lambda groups, turn: groups.list_groups()))
-    return await node.cluster.share.run(_respond(request, parts))
+    response = await node.cluster.share.run(_respond(request, parts))
+    if not node.authorizer.allows(context.caller, Operation.DESCRIBE, CLUSTER, logs_denied=False):
+        response.groups = await node.cluster.share.run(_visible(node, context, response.groups))
+    return response
 
 
 def _respond(
@@ -52,6 +57,18 @@ def _respond(
                 )
             )
     return response
+
+
+def _visible(
+    node: Node, context: RequestContext, groups: list[ListedGroup]
+) -> Generator[None, None, list[ListedGroup]]:
+    visible = []
+    for number, group in enumerate(groups):
+        if not number % GROUPS_PER_STEP:
+            yield
+        if may_see_group(node, context.caller, group.group_id):
+            visible.append(group)
+    return visible
 
 
 API = serve(ListGroupsRequest, ListGroupsResponse, handle)

@@ -9,6 +9,7 @@ from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import all_parts
 from ottla.broker.requests.patterns import Pattern, PatternError
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import may_see_transactional_id
 from ottla.core.outcomes import Refused
 from ottla.core.txn.requests import DescribedTransaction, TransactionFilter
 from ottla.core.txn.states import TxnState
@@ -41,7 +42,7 @@ async def handle(
         request.duration_filter,
         node.cluster.clock.now_ms(),
     )
-    response = await share.run(_respond(request, wanted, parts))
+    response = await share.run(_respond(node, context, request, wanted, parts))
     if pattern is not None:
         listed = response.transaction_states
         matching = await pattern.matching([state.transactional_id for state in listed])
@@ -58,6 +59,8 @@ def _failed(error: ErrorCode) -> ListTransactionsResponse:
 
 
 def _respond(
+    node: Node,
+    context: RequestContext,
     request: ListTransactionsRequest,
     wanted: TransactionFilter,
     parts: Sequence[list[DescribedTransaction] | Refused],
@@ -77,7 +80,9 @@ def _respond(
         for number, found in enumerate(part):
             if not number % IDS_PER_STEP:
                 yield
-            if wanted.includes(found):
+            if wanted.includes(found) and may_see_transactional_id(
+                node, context.caller, found.transactional_id
+            ):
                 response.transaction_states.append(
                     TransactionState(
                         transactional_id=found.transactional_id,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_group, refuse_topic
 from ottla.core.catalog import Topic
 from ottla.core.group.requests import CommitSender, NewOffset
 from ottla.core.outcomes import Refused, error_of
@@ -49,7 +51,10 @@ class Asked(NamedTuple):
 def handle(
     node: Node, request: OffsetCommitRequest, context: RequestContext
 ) -> NowOrLater[OffsetCommitResponse]:
-    asked = [_asked(node, topic, request, context.version) for topic in request.topics]
+    refused = refuse_group(node, context.caller, Operation.READ, request.group_id)
+    if refused is not None:
+        return _response([_failed(topic, refused.error) for topic in request.topics], [])
+    asked = [_asked(node, topic, request, context) for topic in request.topics]
     offsets = [one for topic in asked for one in topic.partitions if isinstance(one, NewOffset)]
 
     def respond(results: list[Refused | None] | Refused) -> OffsetCommitResponse:
@@ -74,15 +79,22 @@ def handle(
     )
 
 
+def _failed(topic: OffsetCommitRequestTopic, error: ErrorCode) -> Asked:
+    return Asked(topic, [error] * len(topic.partitions))
+
+
 def _asked(
-    node: Node, topic: OffsetCommitRequestTopic, request: OffsetCommitRequest, version: int
+    node: Node,
+    topic: OffsetCommitRequestTopic,
+    request: OffsetCommitRequest,
+    context: RequestContext,
 ) -> Asked:
-    found = _topic(node, topic, version)
+    found = _topic(node, topic, context)
+    if isinstance(found, ErrorCode):
+        return _failed(topic, found)
     partitions: list[NewOffset | ErrorCode] = []
     for partition in topic.partitions:
-        if isinstance(found, ErrorCode):
-            partitions.append(found)
-        elif not 0 <= partition.partition_index < found.partition_count:
+        if not 0 <= partition.partition_index < found.partition_count:
             partitions.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             partitions.append(
@@ -99,11 +111,20 @@ def _asked(
     return Asked(topic, partitions)
 
 
-def _topic(node: Node, topic: OffsetCommitRequestTopic, version: int) -> Topic | ErrorCode:
+def _topic(
+    node: Node, topic: OffsetCommitRequestTopic, context: RequestContext
+) -> Topic | ErrorCode:
     catalog = node.cluster.catalog
-    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        return catalog.topics_by_id.get(topic.topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
-    return catalog.topics.get(topic.name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    name = topic.name
+    if context.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        known = catalog.topics_by_id.get(topic.topic_id)
+        if known is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        name = known.name
+    refused = refuse_topic(node, context.caller, Operation.READ, name)
+    if refused is not None:
+        return refused.error
+    return catalog.topics.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _known_to(version: int, error: ErrorCode) -> ErrorCode:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
+from ottla.access import Operation
 from ottla.broker.coordination.coordinator import unchanged
 from ottla.broker.loop.loop_share import at_once
 from ottla.broker.node import Node
@@ -13,6 +14,7 @@ from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.gather_responses import NowOrLater, all_parts, respond_to_all
 from ottla.broker.requests.request import Reply, RequestContext
+from ottla.broker.security.authorization import may_see_topic, refuse_group, refuse_topic
 from ottla.core.group.events import OffsetCommitted
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import FetchedOffset
@@ -56,7 +58,7 @@ OFFSETS_PER_STEP = 64
 FIRST_VERSION_WITH_TOP_LEVEL_ERROR = 2
 FIRST_BATCHED_VERSION = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
-
+UNKNOWN_ID = Refused(ErrorCode.UNKNOWN_TOPIC_ID)
 
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 # How one offset is looked up: as it is, or as it is if no transaction may still change it.
@@ -64,11 +66,12 @@ FetchOne = Callable[[GroupMachine, str, str, int], FetchedOffset | Refused]
 
 
 class WantedTopic(NamedTuple):
-    """A topic to answer about; `name` is None for an unknown id."""
+    """A topic to answer about, or what is wrong with it; `name` is None for an unknown id."""
 
     name: str | None
     topic_id: UUID
     partitions: Sequence[int]
+    refused: Refused | None = None
 
 
 class FoundOffsets(NamedTuple):
@@ -101,42 +104,45 @@ def handle(
     node: Node, request: OffsetFetchRequest, context: RequestContext
 ) -> Reply[OffsetFetchResponse]:
     if context.version >= FIRST_BATCHED_VERSION:
-        return _handle_batch(node, request, context.version)
+        return _handle_batch(node, request, context)
     wanted = (
         None
         if request.topics is None
         else [
-            WantedTopic(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics
+            _wanted_by_name(node, context, topic.name, ZERO_UUID, topic.partition_indexes)
+            for topic in request.topics
         ]
     )
-    found = _find(node, Fetcher(request.group_id), wanted, request.require_stable)
+    found = _find(node, context, Fetcher(request.group_id), wanted, request.require_stable)
     if wanted is None:
         return _respond_in_slices(
-            node, [found], lambda parts: _response(parts[0], [], context.version)
+            node, [found], lambda parts: _response(node, context, parts[0], [])
         )
     later: NowOrLater[OffsetFetchResponse] = respond_to_all(
-        [found], lambda parts: at_once(_response(parts[0], wanted, context.version))
+        [found], lambda parts: at_once(_response(node, context, parts[0], wanted))
     )
     return later
 
 
 def _handle_batch(
-    node: Node, request: OffsetFetchRequest, version: int
+    node: Node, request: OffsetFetchRequest, context: RequestContext
 ) -> Reply[OffsetFetchResponse]:
     answers: list[NowOrLater[Found]] = []
     for group in request.groups:
         wanted = (
             None
             if group.topics is None
-            else [_wanted(node, topic, version) for topic in group.topics]
+            else [_wanted(node, topic, context) for topic in group.topics]
         )
         fetcher = Fetcher(group.group_id, group.member_id, group.member_epoch)
-        answers.append(_find(node, fetcher, wanted, request.require_stable))
+        answers.append(_find(node, context, fetcher, wanted, request.require_stable))
     names = [group.group_id for group in request.groups]
     if any(group.topics is None for group in request.groups):
-        return _respond_in_slices(node, answers, lambda parts: _batch_response(node, names, parts))
+        return _respond_in_slices(
+            node, answers, lambda parts: _batch_response(node, context, names, parts)
+        )
     later: NowOrLater[OffsetFetchResponse] = respond_to_all(
-        answers, lambda parts: at_once(_batch_response(node, names, parts))
+        answers, lambda parts: at_once(_batch_response(node, context, names, parts))
     )
     return later
 
@@ -150,18 +156,35 @@ async def _respond_in_slices(
     return await node.cluster.share.run(respond(await all_parts(answers)))
 
 
-def _wanted(node: Node, topic: OffsetFetchRequestTopics, version: int) -> WantedTopic:
-    if version < FIRST_VERSION_WITH_TOPIC_IDS:
-        return WantedTopic(topic.name, ZERO_UUID, topic.partition_indexes)
+def _wanted(node: Node, topic: OffsetFetchRequestTopics, context: RequestContext) -> WantedTopic:
+    partitions = topic.partition_indexes
+    if context.version < FIRST_VERSION_WITH_TOPIC_IDS:
+        return _wanted_by_name(node, context, topic.name, ZERO_UUID, partitions)
     known = node.cluster.catalog.topics_by_id.get(topic.topic_id)
-    return WantedTopic(known.name if known else None, topic.topic_id, topic.partition_indexes)
+    if known is None:
+        return WantedTopic(None, topic.topic_id, partitions, UNKNOWN_ID)
+    return _wanted_by_name(node, context, known.name, topic.topic_id, partitions)
+
+
+def _wanted_by_name(
+    node: Node, context: RequestContext, name: str, topic_id: UUID, partitions: Sequence[int]
+) -> WantedTopic:
+    refused = refuse_topic(node, context.caller, Operation.DESCRIBE, name)
+    return WantedTopic(name, topic_id, partitions, refused)
 
 
 def _find(
-    node: Node, fetcher: Fetcher, wanted: list[WantedTopic] | None, stable: bool
+    node: Node,
+    context: RequestContext,
+    fetcher: Fetcher,
+    wanted: list[WantedTopic] | None,
+    stable: bool,
 ) -> NowOrLater[Found]:
     """The committed offsets of a group for the wanted topics, or for all of them; or an error."""
     group_id = fetcher.group_id
+    refused = refuse_group(node, context.caller, Operation.DESCRIBE, group_id)
+    if refused is not None:
+        return refused
     fetch_one = GroupMachine.fetch_stable if stable else GroupMachine.fetch
 
     def decide(groups: GroupMachine, turn: Turn, ticket: Ticket) -> Any:
@@ -183,25 +206,24 @@ def _all_offsets(groups: GroupMachine, group_id: str, stable: bool) -> AllOffset
 def _fetch(
     groups: GroupMachine, group_id: str, wanted: list[WantedTopic], fetch_one: FetchOne
 ) -> list[FoundOffsets]:
-    unknown: FetchedOffset | Refused = Refused(ErrorCode.UNKNOWN_TOPIC_ID)
-    return [
-        FoundOffsets(
-            topic,
-            [
-                (
-                    partition,
-                    unknown
-                    if topic.name is None
-                    else fetch_one(groups, group_id, topic.name, partition),
-                )
+    found = []
+    for topic in wanted:
+        offsets: list[tuple[int, FetchedOffset | Refused]]
+        if topic.refused is not None:
+            offsets = [(partition, topic.refused) for partition in topic.partitions]
+        else:
+            assert topic.name is not None
+            offsets = [
+                (partition, fetch_one(groups, group_id, topic.name, partition))
                 for partition in topic.partitions
-            ],
-        )
-        for topic in wanted
-    ]
+            ]
+        found.append(FoundOffsets(topic, offsets))
+    return found
 
 
-def _by_topic(found: AllOffsets) -> Generator[None, None, list[FoundOffsets]]:
+def _by_topic(
+    node: Node, context: RequestContext, found: AllOffsets
+) -> Generator[None, None, list[FoundOffsets]]:
     by_topic: dict[str, list[tuple[int, FetchedOffset | Refused]]] = {}
     unstable = Refused(ErrorCode.UNSTABLE_OFFSET_COMMIT)
     for number, kept in enumerate(found.commits):
@@ -211,27 +233,31 @@ def _by_topic(found: AllOffsets) -> Generator[None, None, list[FoundOffsets]]:
         if (kept.topic, kept.partition) not in found.unstable:
             one = FetchedOffset(kept.offset, kept.leader_epoch, kept.metadata)
         by_topic.setdefault(kept.topic, []).append((kept.partition, one))
-    return [
-        FoundOffsets(WantedTopic(topic, ZERO_UUID, ()), offsets)
-        for topic, offsets in by_topic.items()
-    ]
+    visible = []
+    for number, (topic, offsets) in enumerate(by_topic.items()):
+        if not number % OFFSETS_PER_STEP:
+            yield
+        if may_see_topic(node, context.caller, topic):
+            visible.append(FoundOffsets(WantedTopic(topic, ZERO_UUID, ()), offsets))
+    return visible
 
 
 def _response(
-    found: Found, wanted: list[WantedTopic], version: int
+    node: Node, context: RequestContext, found: Found, wanted: list[WantedTopic]
 ) -> Generator[None, None, OffsetFetchResponse]:
     error = ErrorCode.NONE
     if isinstance(found, Refused):
         error = found.error
         failed: FetchedOffset | Refused = found
         # The oldest version says of every partition what goes for the group.
-        per_partition = [] if version >= FIRST_VERSION_WITH_TOP_LEVEL_ERROR else wanted
+        has_error_of_all = context.version >= FIRST_VERSION_WITH_TOP_LEVEL_ERROR
+        per_partition = [] if has_error_of_all else wanted
         found = [
             FoundOffsets(topic, [(partition, failed) for partition in topic.partitions])
             for topic in per_partition
         ]
     elif isinstance(found, AllOffsets):
-        found = yield from _by_topic(found)
+        found = yield from _by_topic(node, context, found)
     topics = []
     for topic, offsets in found:
         partitions = yield from _partitions(OffsetFetchResponsePartition, offsets)
@@ -240,21 +266,21 @@ def _response(
 
 
 def _batch_response(
-    node: Node, names: list[str], parts: list[Found]
+    node: Node, context: RequestContext, names: list[str], parts: list[Found]
 ) -> Generator[None, None, OffsetFetchResponse]:
     groups = []
     for name, part in zip(names, parts, strict=True):
-        groups.append((yield from _response_group(node, name, part)))
+        groups.append((yield from _response_group(node, context, name, part)))
     return OffsetFetchResponse(groups=groups)
 
 
 def _response_group(
-    node: Node, group_id: str, found: Found
+    node: Node, context: RequestContext, group_id: str, found: Found
 ) -> Generator[None, None, OffsetFetchResponseGroup]:
     if isinstance(found, Refused):
         return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=found.error)
     if isinstance(found, AllOffsets):
-        found = yield from _by_topic(found)
+        found = yield from _by_topic(node, context, found)
     topics = []
     for topic, offsets in found:
         partitions = yield from _partitions(OffsetFetchResponsePartitions, offsets)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from ottla.access import Operation
 from ottla.broker.coordination.coordinator import PARKED, Parked
 from ottla.broker.coordination.groups import ask_group
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_group
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import Synced, SyncRequest
 from ottla.core.outcomes import Refused
@@ -26,6 +28,9 @@ def handle(
         request.protocol_type is None or request.protocol_name is None
     ):
         return _respond(Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    refused = refuse_group(node, context.caller, Operation.READ, request.group_id)
+    if refused is not None:
+        return _respond(refused)
     sync = SyncRequest(
         request.group_id,
         request.generation_id,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ottla.access import Operation
 from ottla.broker.coordination.transactional_commit import (
     TransactionalCommit,
     commit_in_transaction,
@@ -11,6 +14,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_group, refuse_topic, refuse_transactional_id
 from ottla.core.catalog import Topic
 from ottla.core.group.requests import CommitSender, NewOffset
 from ottla.core.outcomes import Refused, error_of
@@ -47,7 +51,13 @@ Errors = dict[TopicPartition, ErrorCode]
 async def handle(
     node: Node, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse:
-    topics = [_topic(node, topic, context.version) for topic in request.topics]
+    caller = context.caller
+    refused = refuse_transactional_id(
+        node, caller, Operation.WRITE, request.transactional_id
+    ) or refuse_group(node, caller, Operation.READ, request.group_id)
+    if refused is not None:
+        return _response(request, [refused.error] * len(request.topics), {})
+    topics = [_topic(node, topic, context) for topic in request.topics]
     offsets = _offsets(request, topics)
     commit = TransactionalCommit(
         CommitSender(
@@ -66,11 +76,20 @@ async def handle(
     return _response(request, topics, errors)
 
 
-def _topic(node: Node, asked: TxnOffsetCommitRequestTopic, version: int) -> Topic | ErrorCode:
+def _topic(
+    node: Node, asked: TxnOffsetCommitRequestTopic, context: RequestContext
+) -> Topic | ErrorCode:
     catalog = node.cluster.catalog
-    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        return catalog.topics_by_id.get(asked.topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
-    return catalog.topics.get(asked.name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    name = asked.name
+    if context.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        known = catalog.topics_by_id.get(asked.topic_id)
+        if known is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        name = known.name
+    refused = refuse_topic(node, context.caller, Operation.READ, name)
+    if refused is not None:
+        return refused.error
+    return catalog.topics.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _offsets(
@@ -118,7 +137,7 @@ def _known_to(version: int, error: ErrorCode) -> ErrorCode:
 
 
 def _response(
-    request: TxnOffsetCommitRequest, topics: list[Topic | ErrorCode], errors: Errors
+    request: TxnOffsetCommitRequest, topics: Sequence[Topic | ErrorCode], errors: Errors
 ) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[

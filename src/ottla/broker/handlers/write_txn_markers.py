@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Iterable
 
+from ottla.access import CLUSTER, Operation
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_cluster
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.outcomes import Refused, error_of
 from ottla.core.turn import ProducerIdentity
@@ -47,6 +51,9 @@ FIRST_VERSION_WITH_TRANSACTION_VERSION = 2
 def handle(
     node: Node, request: WriteTxnMarkersRequest, context: RequestContext
 ) -> NowOrLater[WriteTxnMarkersResponse]:
+    refused = _refuse(node, context)
+    if refused is not None:
+        return _response(request, itertools.repeat(refused))
     answers = [
         _write(node, marker, topic.name, partition, context.version)
         for marker in request.markers
@@ -54,6 +61,13 @@ def handle(
         for partition in topic.partition_indexes
     ]
     return respond_to_all(answers, lambda outcomes: _response(request, outcomes))
+
+
+def _refuse(node: Node, context: RequestContext) -> Refused | None:
+    """ALTER is the administrator's right, CLUSTER_ACTION that of nodes."""
+    if node.authorizer.allows(context.caller, Operation.ALTER, CLUSTER, logs_denied=False):
+        return None
+    return refuse_cluster(node, context.caller, Operation.CLUSTER_ACTION)
 
 
 def _write(
@@ -101,7 +115,7 @@ def _when_durable(settled: asyncio.Future[None]) -> asyncio.Future[Refused | Non
 
 
 def _response(
-    request: WriteTxnMarkersRequest, outcomes: list[Refused | None]
+    request: WriteTxnMarkersRequest, outcomes: Iterable[Refused | None]
 ) -> WriteTxnMarkersResponse:
     following = iter(outcomes)
     return WriteTxnMarkersResponse(

@@ -149,7 +149,8 @@ LeaveResults = tuple[tuple[Leaver, Refused | None], ...]
 class ConsumerHeartbeatRequest(NamedTuple):
     """ConsumerGroupHeartbeat: what is None, or a negative timeout, has not changed since the last one.
 
-    The member id is never empty: for a client that has none, the handler makes one.
+    The member id is never empty: for a client that has none, the handler makes one. `caller` is whoever the broker says
+    it is; the topics that match a pattern are found for the caller whose heartbeat asked for them.
     """
 
     group_id: str
@@ -164,6 +165,7 @@ class ConsumerHeartbeatRequest(NamedTuple):
     owned: Partitions | None = None
     client_id: str = ""
     client_host: str = ""
+    caller: object = None
 
 
 class ConsumerHeartbeat(NamedTuple):
@@ -259,10 +261,14 @@ class DescribedConsumerGroup(NamedTuple):
 
 
 class ResolvePatterns(NamedTuple):
-    """An effect: the topics that match the patterns of a group have to be found (`GroupMachine.patterns_resolved`)."""
+    """An effect: the topics that match the patterns of a group have to be found (`GroupMachine.patterns_resolved`).
+
+    `caller` is that of the heartbeat: topics that it may not describe are left out.
+    """
 
     group_id: str
     patterns: frozenset[str]
+    caller: object = None
 
 
 class ResolvedPatterns(NamedTuple):

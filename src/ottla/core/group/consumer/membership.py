@@ -180,6 +180,7 @@ class ConsumerMembership:
         known = group.members.get(request.member_id)
         before = CurrentAssignment() if known is None else known.current
         changed = self.update(turn, group, request.member_id, _subscription(known, request))
+        self._refresh_patterns(turn, group, request.caller)
         member = group.members[request.member_id]
         self.advance_epoch(turn, group, bump=changed.needs_epoch)
         self.update_targets(turn, group)
@@ -227,7 +228,6 @@ class ConsumerMembership:
         """Writes what a member says of itself, if that has changed."""
         member = group.members.get(member_id)
         if member is not None and subscription == member.subscription:
-            self._refresh_patterns(turn, group)
             return UNCHANGED
         before = MemberSubscription() if member is None else member.subscription
         self._write(turn, MemberSaved(group.group_id, member_id, subscription))
@@ -235,7 +235,6 @@ class ConsumerMembership:
         pattern_changed = subscription.pattern != before.pattern
         if pattern_changed:
             self._forget_patterns(turn, group)
-        self._refresh_patterns(turn, group)
         # A pattern that is not resolved yet changes nothing before it is.
         is_resolved = not subscription.pattern or subscription.pattern in group.patterns
         return Changed(
@@ -246,13 +245,13 @@ class ConsumerMembership:
         for pattern in [each for each in group.patterns if each not in group.pattern_counts]:
             self._write(turn, PatternForgotten(group.group_id, pattern))
 
-    def _refresh_patterns(self, turn: Turn, group: ConsumerGroup) -> None:
+    def _refresh_patterns(self, turn: Turn, group: ConsumerGroup, caller: object) -> None:
         if not group.pattern_counts:
             return
         interval_ms = self._outside.config(group.group_id).regex_refresh_interval_ms
         if needs_refresh(group, self._outside.topics, turn.now_ms, interval_ms):
             group.is_resolving = True
-            turn.then(ResolvePatterns(group.group_id, frozenset(group.pattern_counts)))
+            turn.then(ResolvePatterns(group.group_id, frozenset(group.pattern_counts), caller))
 
     def patterns_resolved(self, turn: Turn, group_id: str, found: ResolvedPatterns | None) -> None:
         """The topics that match a group's patterns are known; None if they could not be found."""
