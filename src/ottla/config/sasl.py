@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
 
 from ottla.config.jaas import parse_jaas
-from ottla.config.options import Config, Importance, OptionType, option
+from ottla.config.options import (
+    Config,
+    ConfigOption,
+    Importance,
+    OptionType,
+    find_option,
+    option,
+    options_of,
+    value_of,
+)
+from ottla.config.unsupported_broker_options import UNSUPPORTED_SASL_OPTIONS
 from ottla.errors import ConfigError
 
 PLAIN: Final = "PLAIN"
@@ -33,6 +43,7 @@ class MechanismConfig(Config):
     """
 
     kind: ClassVar[str] = "option of SASL mechanisms"
+    unsupported: ClassVar[Mapping[str, str]] = UNSUPPORTED_SASL_OPTIONS
 
     connections_max_reauth_ms: int = option(
         OptionType.LONG,
@@ -149,4 +160,50 @@ class SaslConfig(MechanismConfig):
         SCRAM,
         choices=MECHANISMS,
         doc="The mechanisms by which clients can authenticate themselves.",
+    )
+
+    @classmethod
+    def scoped_option(cls, name: str) -> ConfigOption | None:
+        """The option that `plain.connections.max.reauth.ms` stands for; None for names without a mechanism."""
+        for mechanism in MECHANISMS:
+            prefix = f"{mechanism.lower()}."
+            if name.startswith(prefix):
+                known = find_option(MechanismConfig, name.removeprefix(prefix))
+                return replace(known, name=name, aliases=())
+        return None
+
+    def of_mechanism(self, mechanism: str) -> MechanismConfig:
+        """The options of a mechanism: its own, else those of the listener."""
+        values: dict[str, Any] = {
+            name: value_of(self, name) for name in options_of(MechanismConfig)
+        }
+        prefix = f"{mechanism.lower()}."
+        for full_name, value in self.scoped.items():
+            if full_name.startswith(prefix):
+                values[full_name.removeprefix(prefix)] = value
+        return MechanismConfig.read(values)
+
+    def check_sasl(self, where: str) -> None:
+        """Checks the rules between the options of a listener with SASL."""
+        if not self.sasl_enabled_mechanisms:
+            raise ConfigError(f"{where}: sasl.enabled.mechanisms is empty: give at least one")
+        if self.sasl_jaas_config is not None:
+            raise ConfigError(
+                "sasl.jaas.config is about one mechanism of one listener: write "
+                "listener.name.<name>.<mechanism>.sasl.jaas.config, both in lower case"
+            )
+        for mechanism in self.sasl_enabled_mechanisms:
+            self.of_mechanism(mechanism).check_mechanism(mechanism, f"{where}, {mechanism},")
+        for name in sorted(self.scoped):
+            mechanism = name.partition(".")[0].upper()
+            if mechanism not in self.sasl_enabled_mechanisms:
+                raise ConfigError(
+                    f"{name} has no effect: sasl.enabled.mechanisms of {where} has no {mechanism}"
+                )
+
+
+def is_about_sasl(option_name: str) -> bool:
+    """Whether an option has an effect only where clients authenticate themselves by SASL."""
+    return (
+        option_name in options_of(SaslConfig) or SaslConfig.scoped_option(option_name) is not None
     )

@@ -137,8 +137,10 @@ class Peer:
             data = mechanism.respond(challenge)
 
     def expect_end(self) -> None:
-        """Notes that the broker closes the connection, if it has not done so."""
-        if self.lines[-1] != f"< {CLOSED}":
+        """Notes that the broker closes the connection, if it has not done so, or is content."""
+        if self.lines[-1].startswith("< error 0,"):
+            self.metadata()
+        elif self.lines[-1] != f"< {CLOSED}":
             try:
                 rest = self._socket.recv(1)
             except ConnectionError:
@@ -293,16 +295,12 @@ SCRIPTS: Final[dict[str, dict[str, Script]]] = {
         "scram, wrong escape": messages(SHA_256, b"n,,n=al=ice,r=nonce"),
         "scram for another": messages(SHA_256, b"n,a=other,n=alice,r=nonce"),
         "scram, garbage at the end": messages(SHA_256, b"n,,n=alice,r=nonce", b"garbage"),
-        "scram, another nonce": messages(
-            SHA_256, b"n,,n=alice,r=nonce", b"c=biws,r=other,p=AAAA"
-        ),
+        "scram, another nonce": messages(SHA_256, b"n,,n=alice,r=nonce", b"c=biws,r=other,p=AAAA"),
         "scram, extensions": messages(SHA_256, b"n,,n=alice,r=nonce,a=b", b"garbage"),
         "token, garbage": messages("OAUTHBEARER", b"garbage"),
         "token, no auth": messages("OAUTHBEARER", b"n,,\x01x=y\x01\x01"),
         "token, basic": messages("OAUTHBEARER", b"n,,\x01auth=Basic abc\x01\x01"),
-        "token that is none": messages(
-            "OAUTHBEARER", b"n,,\x01auth=Bearer abc\x01\x01", b"\x01"
-        ),
+        "token that is none": messages("OAUTHBEARER", b"n,,\x01auth=Bearer abc\x01\x01", b"\x01"),
         "token without a signature": messages("OAUTHBEARER", unsigned_token("alice"), b"\x01"),
         "a mechanism that is not enabled": steps(
             lambda peer: peer.handshake("GSSAPI"), Peer.expect_end
@@ -317,7 +315,9 @@ SCRIPTS: Final[dict[str, dict[str, Script]]] = {
         ),
         "ApiVersions twice": steps(Peer.versions, Peer.versions),
         "ApiVersions of another version, then of ours": steps(
-            lambda peer: peer.send_frame(b"\0\x12\0\x63\0\0\0\x07\xff\xff", "ApiVersions v99") and None,
+            lambda peer: (
+                peer.send_frame(b"\0\x12\0\x63\0\0\0\x07\xff\xff\0", "ApiVersions v99") and None
+            ),
             Peer.versions,
             lambda peer: peer.handshake("PLAIN"),
         ),

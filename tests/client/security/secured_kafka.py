@@ -34,7 +34,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _MODULES = "org.apache.kafka.common.security"
 _SCRAM = f"{_MODULES}.scram.ScramLoginModule required;"
 _LOGINS = {
-    "plain": f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
+    "plain": f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}" user_bob="bob-secret";',
     "scram-sha-256": _SCRAM,
     "scram-sha-512": _SCRAM,
     "oauthbearer": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required "

@@ -29,6 +29,7 @@ from ottla.wire.framing import (
     read_request_header,
     read_request_start,
 )
+from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
 
@@ -207,11 +208,19 @@ class SaslGate:
         return self._evaluate(bytes(request.auth_bytes), _Asked(version, correlation_id))
 
     def _refuse_other_request(self, api_key: int, version: int, correlation_id: int) -> LoginFailed:
+        """Refuses a request between two messages. Kafka answers each API with its error; these two are worth it."""
         rejected = Rejected(f"a request of API {api_key} during the login")
-        api = self._apis[HANDSHAKE_KEY]
-        if api_key != HANDSHAKE_KEY or not api.first_version <= version <= api.last_version:
+        api = self._apis.get(api_key)
+        if api is None or not api.first_version <= version <= api.last_version:
             return self._fail(rejected, None)
-        response = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+        error = ErrorCode.ILLEGAL_SASL_STATE
+        response: Any
+        if api_key == HANDSHAKE_KEY:
+            response = SaslHandshakeResponse(error_code=error, mechanisms=[])
+        elif api_key == API_VERSIONS_KEY:
+            response = ApiVersionsResponse(error_code=error, api_keys=[])
+        else:
+            return self._fail(rejected, None)
         return self._fail(rejected, frame_response(response, version, correlation_id))
 
     def _evaluate(self, message: bytes, asked: _Asked | None) -> Step | LaterStep:
@@ -293,7 +302,7 @@ def _answer(data: bytes, asked: _Asked | None, lifetime_ms: int = 0) -> Answer:
         return Answer([_SIZE.pack(len(data)) + data])
     response = SaslAuthenticateResponse(
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message="",
         auth_bytes=data,
         session_lifetime_ms=lifetime_ms,
     )
