@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 from tests.broker.security.handshakes import PASSWORD, SCRIPTS, USER, play
