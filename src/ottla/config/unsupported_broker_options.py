@@ -34,8 +34,13 @@ UNSUPPORTED_SASL_OPTIONS: Mapping[str, str] = {
     "sasl.mechanism": "use sasl.enabled.mechanisms",
     "sasl.mechanism.controller.protocol": _NODES,
     "sasl.mechanism.inter.broker.protocol": _NODES,
-    "sasl.oauthbearer.": SET_ON_CLIENT,
+    "sasl.oauthbearer.assertion.": SET_ON_CLIENT,
+    "sasl.oauthbearer.client.": SET_ON_CLIENT,
+    "sasl.oauthbearer.header.urlencode": SET_ON_CLIENT,
+    "sasl.oauthbearer.jwt.retriever.class": SET_ON_CLIENT,
     "sasl.oauthbearer.jwt.validator.class": _JVM,
+    "sasl.oauthbearer.scope": SET_ON_CLIENT,
+    "sasl.oauthbearer.token.endpoint.url": SET_ON_CLIENT,
     "sasl.server.callback.handler.class": _JVM,
 }
 
