@@ -123,8 +123,8 @@ class Host(Protocol):
 
     def forget(self, connection: Connection) -> None: ...
 
-    def gate_for(self, connection: Connection) -> SaslGate | None:
-        """The gate of an admitted connection; None where clients need not authenticate themselves."""
+    def gate_for(self, connection: Connection) -> SaslGate:
+        """The gate of an admitted connection of a listener with SASL."""
         ...
 
     def login_over(self, connection: Connection) -> None:
@@ -181,8 +181,8 @@ class Connection(asyncio.BufferedProtocol):
             )
             self._transport.abort()
             return
-        self._gate = self._host.gate_for(self)
-        if self._gate is not None:
+        if self.listener.requires_login:
+            self._gate = self._host.gate_for(self)
             self._is_login = True
             self._buffer.smallest_room_bytes = LOGIN_ROOM_BYTES
 

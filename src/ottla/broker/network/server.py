@@ -204,6 +204,8 @@ class Server:
         if len(self._connections) >= config.max_connections:
             return f"max.connections={config.max_connections} is reached"
         most_here = self._most_connections_of(host)
+        if connection.listener.requires_login and self.logins.refuses(host):
+            return "too many logins from its address have failed"
         if here >= most_here:
             return f"max.connections.per.ip={most_here} is reached"
         listener = connection.listener
@@ -223,10 +225,8 @@ class Server:
             self._overrides_text, self._overrides = text, connections_per_address(text)
         return self._overrides.get(host, config.max_connections_per_ip)
 
-    def gate_for(self, connection: Connection) -> SaslGate | None:
-        listener = self.logins.by_listener.get(connection.listener.name)
-        if listener is None:
-            return None
+    def gate_for(self, connection: Connection) -> SaslGate:
+        listener = self.logins.by_listener[connection.listener.name]
         self.logins.pending.add(connection)
         return SaslGate(listener, self.apis, connection.caller)
 

@@ -99,6 +99,10 @@ class Logins:
         )
         return TokenVerifier(keys, rules, self._node.cluster.clock, self._executor)
 
+    def refuses(self, host: str) -> bool:
+        """Whether an address has to wait, because too many logins from there have failed."""
+        return self.failed.is_too_much(host, self._node.cluster.clock.monotonic_seconds())
+
     def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
