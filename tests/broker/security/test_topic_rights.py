@@ -298,7 +298,7 @@ def test_large_requests_are_checked_in_their_pieces(
 def test_all_topics_are_those_that_the_client_may_see(
     secured: ottla.Broker, wire: RawConnection, ids: Ids, version: int
 ) -> None:
-    request = {"topics": None if version else []}
+    request: dict[str, Any] = {"topics": None if version else []}
     with only(secured, READ_OTHER) as rights:
         answer = ask(wire, "Metadata", request, version)
         paged = ask(wire, "DescribeTopicPartitions", {"topics": [], "response_partition_limit": 10})
