@@ -22,6 +22,8 @@ OPTIONS: dict[str, object] = {
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": 0,
     "group.max.session.timeout.ms": 1_800_000,
+    "group.consumer.heartbeat.interval.ms": 500,
+    "group.consumer.min.heartbeat.interval.ms": 500,
     "group.consumer.session.timeout.ms": 1_800_000,
     "group.consumer.max.session.timeout.ms": 1_800_000,
     "offsets.topic.num.partitions": 1,

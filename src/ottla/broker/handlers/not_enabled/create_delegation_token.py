@@ -1,7 +1,9 @@
-"""CreateDelegationToken: Kafka gives no tokens to connections without authentication."""
+"""CreateDelegationToken: there are no tokens."""
 
 from __future__ import annotations
 
+from ottla.access import Operation, Principal, Resource, ResourceType
+from ottla.broker.handlers.not_enabled.delegation_tokens import timestamp_of, tokens_error
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
@@ -11,23 +13,32 @@ from ottla.wire.messages.create_delegation_token import (
     CreateDelegationTokenResponse,
 )
 
-USER, ANONYMOUS = "User", "ANONYMOUS"
-NO_TIMESTAMP = -1
-
 
 def handle(
     node: Node, request: CreateDelegationTokenRequest, context: RequestContext
 ) -> CreateDelegationTokenResponse:
-    owner = request.owner_principal_name
+    requester = context.caller.principal
+    owner = requester
+    if request.owner_principal_name:
+        owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
+    error = tokens_error(context.caller)
+    if error is ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED:
+        # Kafka's brokers look at these before its controller finds that tokens are off.
+        if owner != requester and not node.authorizer.allows(
+            context.caller, Operation.CREATE_TOKENS, Resource(ResourceType.USER, str(owner))
+        ):
+            error = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+        elif any(renewer.principal_type != requester.kind for renewer in request.renewers):
+            error = ErrorCode.INVALID_PRINCIPAL_TYPE
     return CreateDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-        principal_type=(request.owner_principal_type or USER) if owner else USER,
-        principal_name=owner or ANONYMOUS,
-        token_requester_principal_type=USER,
-        token_requester_principal_name=ANONYMOUS,
-        issue_timestamp_ms=NO_TIMESTAMP,
-        expiry_timestamp_ms=NO_TIMESTAMP,
-        max_timestamp_ms=NO_TIMESTAMP,
+        error_code=error,
+        principal_type=owner.kind,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.kind,
+        token_requester_principal_name=requester.name,
+        issue_timestamp_ms=timestamp_of(error),
+        expiry_timestamp_ms=timestamp_of(error),
+        max_timestamp_ms=timestamp_of(error),
         token_id="",
         hmac=b"",
     )

@@ -1,11 +1,11 @@
-"""DescribeDelegationToken: Kafka shows no tokens to connections without authentication."""
+"""DescribeDelegationToken: there are no tokens."""
 
 from __future__ import annotations
 
+from ottla.broker.handlers.not_enabled.delegation_tokens import tokens_error
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
-from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
@@ -15,9 +15,7 @@ from ottla.wire.messages.describe_delegation_token import (
 def handle(
     node: Node, request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:
-    return DescribeDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, tokens=[]
-    )
+    return DescribeDelegationTokenResponse(error_code=tokens_error(context.caller), tokens=[])
 
 
 API = serve(DescribeDelegationTokenRequest, DescribeDelegationTokenResponse, handle)

@@ -1,26 +1,22 @@
-"""RenewDelegationToken: Kafka knows no tokens of connections without authentication."""
+"""RenewDelegationToken: there are no tokens."""
 
 from __future__ import annotations
 
+from ottla.broker.handlers.not_enabled.delegation_tokens import timestamp_of, tokens_error
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
-from ottla.errors import ErrorCode
 from ottla.wire.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
 
-NO_TIMESTAMP = -1
-
 
 def handle(
     node: Node, request: RenewDelegationTokenRequest, context: RequestContext
 ) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-        expiry_timestamp_ms=NO_TIMESTAMP,
-    )
+    error = tokens_error(context.caller)
+    return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=timestamp_of(error))
 
 
 API = serve(RenewDelegationTokenRequest, RenewDelegationTokenResponse, handle)
