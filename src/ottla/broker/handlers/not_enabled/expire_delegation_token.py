@@ -1,11 +1,11 @@
-"""ExpireDelegationToken: there are no tokens."""
+"""ExpireDelegationToken: there are no delegation tokens."""
 
 from __future__ import annotations
 
-from ottla.broker.handlers.not_enabled.delegation_tokens import timestamp_of, tokens_error
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.delegation_tokens import refuse_token
 from ottla.wire.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
@@ -15,8 +15,10 @@ from ottla.wire.messages.expire_delegation_token import (
 def handle(
     node: Node, request: ExpireDelegationTokenRequest, context: RequestContext
 ) -> ExpireDelegationTokenResponse:
-    error = tokens_error(context.caller)
-    return ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=timestamp_of(error))
+    refused = refuse_token(node, context.caller)
+    return ExpireDelegationTokenResponse(
+        error_code=refused.error, expiry_timestamp_ms=refused.timestamp_ms
+    )
 
 
 API = serve(ExpireDelegationTokenRequest, ExpireDelegationTokenResponse, handle)

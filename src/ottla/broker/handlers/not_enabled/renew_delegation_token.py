@@ -1,11 +1,11 @@
-"""RenewDelegationToken: there are no tokens."""
+"""RenewDelegationToken: there are no delegation tokens."""
 
 from __future__ import annotations
 
-from ottla.broker.handlers.not_enabled.delegation_tokens import timestamp_of, tokens_error
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.delegation_tokens import refuse_token
 from ottla.wire.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
@@ -15,8 +15,10 @@ from ottla.wire.messages.renew_delegation_token import (
 def handle(
     node: Node, request: RenewDelegationTokenRequest, context: RequestContext
 ) -> RenewDelegationTokenResponse:
-    error = tokens_error(context.caller)
-    return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=timestamp_of(error))
+    refused = refuse_token(node, context.caller)
+    return RenewDelegationTokenResponse(
+        error_code=refused.error, expiry_timestamp_ms=refused.timestamp_ms
+    )
 
 
 API = serve(RenewDelegationTokenRequest, RenewDelegationTokenResponse, handle)
