@@ -10,6 +10,8 @@ from typing import NamedTuple
 from tests import maven
 from tests.apache_kafka.programs import Kafka, free_ports
 
+import ottla
+
 ADMIN, ADMIN_PASSWORD = "admin", "admin-secret"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 # What our broker does not have, turned off.
@@ -44,6 +46,20 @@ class Addresses(NamedTuple):
     anonymous: str
     login: str
     controller: str | None = None
+
+
+@contextmanager
+def secured_ottla() -> Iterator[Addresses]:
+    """Our broker."""
+    options = {
+        **OPTIONS,
+        "listeners": "OPEN://127.0.0.1:0,LOGIN://127.0.0.1:0",
+        "listener.security.protocol.map": "OPEN:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.login.plain.sasl.jaas.config": _LOGIN,
+    }
+    with ottla.Broker(options) as broker:
+        yield Addresses(broker.servers_of_listener("OPEN"), broker.servers_of_listener("LOGIN"))
 
 
 @contextmanager
