@@ -23,6 +23,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import Api
 from ottla.broker.requests.apis import SERVED
 from ottla.broker.requests.local_peers import LocalPeers
+from ottla.broker.security.first_users import ensure_users
 from ottla.broker.topics import adopt_topics
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import MAX_PORT, ListenerSettings, following_ports
@@ -49,6 +50,8 @@ class BrokerSettings:
     metrics: Endpoint | None = None
     # No other code runs on its loop, so that every blocking of the loop is logged.
     has_own_process: bool = False
+    # Passwords by user's name: their credentials are set if they do not fit.
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
     # Where nodes have to listen that listened before, by the names of listeners, whatever `listeners` says.
     addresses: Mapping[int, Mapping[str, Endpoint]] = field(default_factory=dict)
 
@@ -352,6 +355,7 @@ async def start_broker(
         cluster = Cluster(store, clock, SystemIds())
         cluster.deletion.finish_at_once()
         adopt_topics(cluster)
+        ensure_users(cluster, settings.users)
         broker = RunningBroker(settings, cluster, instruments)
         await broker.start_all()
     except BaseException:

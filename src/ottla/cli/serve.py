@@ -8,6 +8,7 @@ import gc
 import logging
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 logger = EventLog("ottla.serve")
 
+FILE_SIGN: Final = "@"
+
 _LISTEN_ADVICE: Final = {
     errno.EADDRINUSE: "is a broker running there already? {flag} HOST:PORT chooses another port, 0 a free one",
     errno.EACCES: "ports below 1024 need privileges, {flag} HOST:PORT chooses another one",
@@ -56,6 +59,7 @@ def serve(arguments: Arguments) -> int:
             file=arguments.config,
             options=", ".join(file.without_effect),
         )
+    _warn_of_shown_passwords(arguments.users)
     gc.set_threshold(NEW_OBJECTS)
     loop = new_event_loop()
     try:
@@ -85,6 +89,7 @@ def settings_of(arguments: Arguments, file: ServerFile | None = None) -> BrokerS
         data_dir=_data_dir_of(arguments, file),
         metrics=None if arguments.metrics is None else Endpoint.parse(arguments.metrics),
         has_own_process=True,
+        users=passwords_of(arguments.users),
     )
 
 
@@ -101,6 +106,49 @@ def _add_addresses(options: dict[str, object], arguments: Arguments) -> None:
         options["advertised.listeners"] = ",".join(
             advertised_text(text, listeners) for text in arguments.advertise
         )
+
+
+def passwords_of(texts: Sequence[str]) -> dict[str, str]:
+    """The passwords of --user, by name; NAME:@FILE is the first line of a file. Errors do not show passwords."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, separator, password = text.partition(":")
+        if not (name and separator and password):
+            raise ConfigError(
+                f"--user {name or '…'} has no password: write NAME:PASSWORD or NAME:@FILE"
+                if name
+                else "--user has no name: write NAME:PASSWORD or NAME:@FILE"
+            )
+        if name in found:
+            raise ConfigError(f"--user {name} is given twice: give it once")
+        if password.startswith(FILE_SIGN):
+            password = _first_line(name, password.removeprefix(FILE_SIGN))
+        found[name] = password
+    return found
+
+
+def _first_line(user: str, path: str) -> str:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"--user {user}:@{path} cannot be read: {error}") from error
+    line = text.partition("\n")[0].removesuffix("\r")
+    if not line:
+        raise ConfigError(f"--user {user}:@{path}: the file begins with no password")
+    return line
+
+
+def _warn_of_shown_passwords(texts: Sequence[str]) -> None:
+    """Others on the machine see the arguments of a process."""
+    for text in texts:
+        name, _, password = text.partition(":")
+        if not password.startswith(FILE_SIGN):
+            logger.warning(
+                "password_on_command_line",
+                "the password of user %(user)s is on the command line, where others on this machine can see it: "
+                "write it into a file that only this user can read, and give --user %(user)s:@FILE",
+                user=name,
+            )
 
 
 def _data_dir_of(arguments: Arguments, file: ServerFile | None) -> str | None:

@@ -11,7 +11,6 @@ from typing import Final
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.security.listener_tls import ListenerTls
 from ottla.config.listeners import ANY_HOST, PREFIX, ListenerConfig, ListenerSettings
-from ottla.errors import ConfigError
 from ottla.event_loop import addresses_of
 from ottla.model import Endpoint
 
@@ -29,10 +28,6 @@ class Listener:
         self.connections = 0
         self._servers: list[asyncio.Server] = []
         self.tls = ListenerTls(settings.name, config) if settings.uses_tls else None
-        if settings.uses_sasl:
-            raise ConfigError(
-                f"listener {self.name}: the protocol {settings.protocol} is not available"
-            )
 
     @property
     def requires_login(self) -> bool:
