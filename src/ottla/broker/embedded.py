@@ -68,8 +68,8 @@ class Broker:
     With `listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"` and the options of each it has several addresses;
     `servers_of_listener("SSL")` has those of one.
 
-    With `security` its clients have to use TLS or to log in, and need ACLs: "scram", "plain", "sasl-ssl", "tls", "mtls", or
-    an `ottla.Security`. It makes certificates and users, and `client_options(user)` has what a client needs:
+    With `security` its clients have to use TLS or to log in, and need ACLs: "scram", "plain", "sasl-ssl", "tls",
+    "mtls", or an `ottla.Security`. It makes certificates and users; `client_options(user)` has what a client needs:
 
         with ottla.Broker(security="scram") as broker:
             admin = ottla.Admin(broker.client_options())
@@ -370,9 +370,7 @@ def _add_addresses(options: dict[str, object], listen: str | None, advertise: st
         options["advertised.listeners"] = advertised_text(advertise, listeners)
 
 
-def _secured(
-    listen: str | None, security: EmbeddedSecurity, options: Mapping[str, object]
-) -> str:
+def _secured(listen: str | None, security: EmbeddedSecurity, options: Mapping[str, object]) -> str:
     """Where a secured broker listens, with its protocol."""
     if "listeners" in options or (listen is not None and "://" in listen):
         raise ConfigError(

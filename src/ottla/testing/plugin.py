@@ -31,8 +31,8 @@ _BROKER_FIXTURES: Final = frozenset(
 _MARKER: Final = "ottla_broker"
 _MARKER_FIELDS: Final = frozenset({"nodes", "options", "seed", "as_version", "security"})
 _MARKER_HELP: Final = (
-    "ottla_broker(nodes=1, options={}, seed=None, as_version=None, security=None): what ottla_test_broker is made with, or "
-    "ottla_module_broker if it is the mark of a module"
+    "ottla_broker(nodes=1, options={}, seed=None, as_version=None, security=None): what ottla_test_broker is made "
+    "with, or ottla_module_broker if it is the mark of a module"
 )
 # How many requests each broker had got when a test began.
 _MARKS: Final = pytest.StashKey[dict["Broker", int]]()
@@ -70,7 +70,8 @@ def ottla_secured_broker(ottla_broker_options: dict[str, object]) -> Iterator[Br
     def test_orders(ottla_secured_broker):
         producer = ottla.Producer(ottla_secured_broker.client_options("till"))
 
-    `client_options()` are those of the super user. Another security than "scram": @pytest.mark.ottla_broker(security="mtls").
+    `client_options()` are those of the super user. It is a broker with security="scram"; the marker `ottla_broker`
+    takes others for `ottla_test_broker`.
     """
     with _running(ottla_broker_options, security="scram") as broker:
         yield broker

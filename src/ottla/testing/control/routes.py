@@ -135,7 +135,9 @@ def _describe_broker(control: Control, _: ControlRequest) -> JsonObject:
 def _client_options(control: Control, request: ControlRequest) -> JsonObject:
     client: Any = request.query.get("client", "java")
     if client == "aiokafka":
-        raise ConfigError("the options of aiokafka are objects of Python: use those of kafka-python")
+        raise ConfigError(
+            "the options of aiokafka are objects of Python: use those of kafka-python"
+        )
     return control.broker.client_options(request.query.get("user"), client=client)
 
 
