@@ -1,4 +1,4 @@
-"""A broker that several modules log in to."""
+"""Certificates once for all, and a broker that several modules log in to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from tests.broker.security.sasl_stage import Stage, sasl_stage
+from tests.client.security.conftest import certificates
+
+__all__ = ["certificates"]
 
 
 @pytest.fixture(scope="session")
