@@ -403,6 +403,8 @@ class ConsumerMember(GroupClient):
                 # A group that has become a classic one knows only generations.
                 ErrorCode.ILLEGAL_GENERATION,
                 ErrorCode.FENCED_INSTANCE_ID,
+                # The group of a member that has left may be gone.
+                *(() if self.is_alive else (ErrorCode.GROUP_ID_NOT_FOUND,)),
             )
 
     async def _fetch_offsets(self) -> None:
