@@ -28,12 +28,16 @@ from ottla.broker.topics import adopt_topics
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import MAX_PORT, ListenerSettings, following_ports
 from ottla.errors import ConfigError, IllegalStateError, OttlaError
+from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import Clock, LogStore
 from ottla.ports.futures import settled
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.listener import MetricsListener
+
+
+logger = EventLog(__name__)
 
 
 @dataclass(frozen=True)
@@ -198,6 +202,15 @@ class RunningBroker:
         for server in self.servers.values():
             server.node.partitions.find_offline()
             await server.serve()
+        for listener in self.server.open_listeners:
+            logger.warning(
+                "listener_open_to_all",
+                "anybody who reaches %(address)s is a client: listener %(listener)s (%(protocol)s) asks for no "
+                "password and no certificate",
+                listener=listener.name,
+                protocol=listener.settings.protocol,
+                address=str(listener.endpoint),
+            )
         if self._metrics is not None:
             self._metrics.serving()
         if self._metrics is not None or self._settings.has_own_process:

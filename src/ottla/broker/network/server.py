@@ -95,6 +95,11 @@ class Server:
         return self._listeners[0].endpoint
 
     @property
+    def open_listeners(self) -> list[Listener]:
+        """The listeners that other machines can reach, and that ask clients for no proof of who they are."""
+        return [each for each in self._listeners if not (each.authenticates or each.is_on_loopback)]
+
+    @property
     def share(self) -> LoopShare:
         return self.node.cluster.share
 
