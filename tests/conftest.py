@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import signal
 from collections.abc import Generator
 from importlib.metadata import entry_points
 
@@ -16,6 +17,10 @@ pytest_plugins = ["tests.second_chances"]
 # An installed package has registered its pytest plugin already; a source tree on the path has not.
 if not entry_points(group="pytest11", name="ottla"):
     pytest_plugins.append("ottla.testing.plugin")
+
+# A shell's background job ignores Ctrl-C, and so would all processes that the tests of Ctrl-C start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Wall-clock deadlines fail on busy machines. Every run has the same examples, so that a red one is about the change;
 # `make campaign` looks for others with the profile "search", and what it finds becomes a test with a name.

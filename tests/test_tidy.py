@@ -56,6 +56,7 @@ PURE_STANDARD_MODULES = {
     "hashlib",
     "heapq",
     "hmac",
+    "ipaddress",
     "itertools",
     "math",
     "operator",

@@ -214,6 +214,17 @@ class AclFilter(NamedTuple):
         )
 
     @property
+    def is_exact(self) -> bool:
+        """Whether no field is open: the filter means one ACL at most."""
+        return (
+            None not in (self.name, self.principal, self.host)
+            and self.resource_type is not ResourceType.ANY
+            and self.pattern_type not in (PatternType.ANY, PatternType.MATCH)
+            and self.operation is not Operation.ANY
+            and self.permission is not Permission.ANY
+        )
+
+    @property
     def unknown_part(self) -> str | None:
         """The part that has a code which this version does not know, in Kafka's words; None if there is none."""
         if self.resource_type is ResourceType.UNKNOWN or self.pattern_type is PatternType.UNKNOWN:

@@ -1,6 +1,13 @@
 """The arguments and results of `ottla.Admin` and `ottla.aio.Admin`, such as `ottla.admin.NewTopic`."""
 
-from ottla.client.admin_model.acls import AclOperation
+from ottla.client.admin_model.acls import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    PatternType,
+)
 from ottla.client.admin_model.cluster import (
     ClusterDescription,
     FeatureMetadata,
@@ -28,6 +35,7 @@ from ottla.client.admin_model.groups import (
     MemberToRemove,
 )
 from ottla.client.admin_model.offsets import EpochEnd, IsolationLevel, ListedOffset, OffsetSpec
+from ottla.client.admin_model.quotas import QuotaEntity, QuotaName
 from ottla.client.admin_model.topics import (
     CreatedTopic,
     ElectionType,
@@ -46,12 +54,23 @@ from ottla.client.admin_model.transactions import (
     TransactionListing,
     TransactionState,
 )
+from ottla.client.admin_model.users import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 from ottla.client.model import VersionRange
 from ottla.config.options import ConfigSource, ResourceType
 
 __all__ = [
     "AbortTransactionSpec",
+    "AclBinding",
+    "AclFilter",
     "AclOperation",
+    "AclPermission",
+    "AclResourceType",
     "AlterConfig",
     "AlterConfigOperation",
     "ClusterDescription",
@@ -79,17 +98,25 @@ __all__ = [
     "NewTopic",
     "OffsetSpec",
     "PartitionReassignment",
+    "PatternType",
     "ProducerIdAndEpoch",
     "ProducerState",
     "QuorumInfo",
     "QuorumReplica",
+    "QuotaEntity",
+    "QuotaName",
     "ReplicaInfo",
     "ResourceType",
+    "ScramCredentialInfo",
+    "ScramMechanism",
     "TopicDescription",
     "TopicListing",
     "TopicPartitionInfo",
     "TransactionDescription",
     "TransactionListing",
     "TransactionState",
+    "UserScramCredentialAlteration",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
     "VersionRange",
 ]

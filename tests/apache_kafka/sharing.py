@@ -33,6 +33,9 @@ OPTIONS: dict[str, object] = {
     "group.consumer.min.session.timeout.ms": 500,
     "group.consumer.assignment.interval.ms": 0,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+    # Everything is allowed to everybody, and ACLs can be tested.
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
 }
 
 

@@ -17,6 +17,7 @@ from tests.broker.test_describe_configs import DEFAULT, OF_BROKER, OF_TOPIC, STA
 from tests.broker.test_describe_configs import options_of as described_options
 from tests.broker.txn_option_probes import TRANSACTION_PROBES
 
+from ottla.config.authorization import STANDARD_AUTHORIZER
 from ottla.config.broker import BrokerConfig, inherited
 from ottla.config.options import options_of
 from ottla.config.topic import TopicConfig
@@ -65,6 +66,12 @@ CONSUMER_GROUP_OPTIONS = {
     "group.consumer.session.timeout.ms": "50000",
     "group.coordinator.rebalance.protocols": "classic",
 }
+# Options of authorization, with values that go together; security/test_acl_requests.py sees what they do.
+AUTHORIZATION_OPTIONS = {
+    "allow.everyone.if.no.acl.found": "true",
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": "User:ANONYMOUS",
+}
 # Not with a data folder, and so not with the bench of the others.
 PROBED_BY_ITSELF = {"ottla.ephemeral.max.bytes"}
 # What an embedded broker sets by itself.
@@ -92,6 +99,8 @@ def broker_value(name: str) -> str:
         return CLEANER_OPTIONS[name]
     if name in CONSUMER_GROUP_OPTIONS:
         return CONSUMER_GROUP_OPTIONS[name]
+    if name in AUTHORIZATION_OPTIONS:
+        return AUTHORIZATION_OPTIONS[name]
     if name in PROBED_BY_ITSELF:
         return "1000000"
     topic_option = BROKER_TO_TOPIC[name]
@@ -107,7 +116,8 @@ def patience(way: str) -> float:
 def test_every_option_is_in_the_tables() -> None:
     assert {*TOPIC_PROBES, *PROBED_ELSEWHERE} == set(TOPIC_OPTIONS) - WITHOUT_EFFECT
     in_tables = {*BROKER_PROBES, *PROBED_BY_ITSELF, *BROKER_TO_TOPIC}
-    assert set(BROKER_OPTIONS) == in_tables | {*CLEANER_OPTIONS, *CONSUMER_GROUP_OPTIONS}
+    elsewhere = {*CLEANER_OPTIONS, *CONSUMER_GROUP_OPTIONS, *AUTHORIZATION_OPTIONS}
+    assert set(BROKER_OPTIONS) == in_tables | elsewhere
 
 
 @pytest.mark.parametrize("name", TOPIC_PROBES)
@@ -202,7 +212,8 @@ def test_every_broker_option_is_shown_with_source_and_default(start: Starter) ->
 def test_a_broker_option_that_is_set_is_shown_with_its_source(start: Starter, name: str) -> None:
     value = broker_value(name)
     node = value if name == "node.id" else "1"
-    broker = start(options={name: value})
+    options = AUTHORIZATION_OPTIONS if name in AUTHORIZATION_OPTIONS else {name: value}
+    broker = start(options=options)
     with session_with(broker) as connection:
         option = described_options(connection, BROKER, node)[name]
         assert (option.value, option.config_source) == (value, STATIC)

@@ -12,6 +12,8 @@ INT_MAX = "2147483647"
 
 # Kafka 4.0's documented defaults, except node.id (which Kafka wants to be given) and our own.
 KAFKA_DEFAULTS = {
+    "allow.everyone.if.no.acl.found": (OptionType.BOOLEAN, "false"),
+    "authorizer.class.name": (OptionType.STRING, ""),
     "auto.create.topics.enable": (OptionType.BOOLEAN, "true"),
     "compression.gzip.level": (OptionType.INT, "-1"),
     "compression.lz4.level": (OptionType.INT, "9"),
@@ -89,6 +91,7 @@ KAFKA_DEFAULTS = {
     "producer.id.expiration.check.interval.ms": (OptionType.INT, "600000"),
     "producer.id.expiration.ms": (OptionType.INT, "86400000"),
     "socket.request.max.bytes": (OptionType.INT, "104857600"),
+    "super.users": (OptionType.STRING, ""),
     "telemetry.max.bytes": (OptionType.INT, "1048576"),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": (OptionType.INT, "10000"),
     "transaction.max.timeout.ms": (OptionType.INT, "900000"),

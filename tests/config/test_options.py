@@ -68,6 +68,8 @@ def values_of(known: ConfigOption) -> st.SearchStrategy[Value]:
         case OptionType.LIST:
             names = st.sampled_from(known.choices) if known.choices else st.sampled_from("abc")
             return st.lists(names, unique=True).map(tuple)
+        case OptionType.STRING | OptionType.PASSWORD if not known.choices:
+            return st.text("abc:;=", max_size=9)
         case OptionType.STRING | OptionType.PASSWORD:
             return st.sampled_from(known.choices)
         case _:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.config.authorization import super_user_principals
 from ottla.config.broker import BrokerConfig
 from ottla.config.server_file import ServerFile
 from ottla.config.unsupported_broker_options import UNSUPPORTED_BROKER_OPTIONS
@@ -92,10 +93,21 @@ def test_what_says_something_to_an_authorizer_has_no_effect_without_one(tmp_path
     assert file.without_effect == ("super.users", "allow.everyone.if.no.acl.found")
 
 
+def test_an_authorizer_is_used(tmp_path: Path) -> None:
+    file = file_of(
+        tmp_path,
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
+        "super.users=User:me; User:CN=a,O=b\nallow.everyone.if.no.acl.found=true\n",
+    )
+    config = BrokerConfig.read(file.options)
+    assert super_user_principals(config.super_users) == ("User:me", "User:CN=a,O=b")
+    assert config.allow_everyone_if_no_acl_found
+    assert file.without_effect == ()
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("authorizer.class.name=x.Y", ["authorizer.class.name", "not be restricted"]),
         ("create.topic.policy.class.name=x.Y", ["create.topic.policy", "enforced"]),
         ("alter.config.policy.class.name=x.Y", ["alter.config.policy", "enforced"]),
         ("config.providers=env", ["config.providers"]),

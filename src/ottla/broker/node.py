@@ -15,8 +15,9 @@ from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.led_partitions import LedPartitions
 from ottla.broker.security.audit import AuditLog
-from ottla.broker.security.authorizer import Authorizer, OpenAuthorizer
+from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.caller import Caller
+from ottla.broker.security.standard_authorizer import authorizer_of
 from ottla.broker.telemetry.telemetry import Telemetry
 from ottla.broker.topics import Topics
 from ottla.config.broker import BrokerConfig
@@ -35,7 +36,9 @@ class Node:
         self.advertised: Endpoint | None = None
         self.options = NodeOptions(static_config, cluster.catalog)
         self.audit = AuditLog(self.node_id, cluster.clock.monotonic_seconds())
-        self.authorizer: Authorizer = OpenAuthorizer()
+        self.authorizer: Authorizer = authorizer_of(
+            self.options.config, cluster.catalog.acls, self.audit
+        )
         self.topics = Topics(cluster, self.options)
         self.partitions = LedPartitions(self.node_id, cluster, self.options)
         config = self.options.config

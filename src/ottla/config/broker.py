@@ -6,6 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from ottla.config.authorization import (
+    CLASS_OPTION,
+    OF_AUTHORIZER,
+    STANDARD_AUTHORIZER,
+    check_authorizer,
+    super_user_principals,
+)
 from ottla.config.options import (
     INT_MAX,
     Config,
@@ -64,6 +71,19 @@ class BrokerConfig(Config):
     kind: ClassVar[str] = "broker option"
     unsupported: ClassVar[Mapping[str, str]] = UNSUPPORTED_BROKER_OPTIONS
 
+    allow_everyone_if_no_acl_found: bool = option(
+        OptionType.BOOLEAN,
+        False,
+        doc="Whether everybody may do everything with a resource that has no ACLs; "
+        "otherwise only super users may. It needs an authorizer.",
+    )
+    authorizer_class_name: str = option(
+        OptionType.STRING,
+        "",
+        doc="The authorizer, which decides by ACLs what clients may do: "
+        f"{STANDARD_AUTHORIZER}. Without one everybody may do everything.",
+        importance=Importance.LOW,
+    )
     auto_create_topics_enable: bool = option(
         OptionType.BOOLEAN,
         True,
@@ -452,6 +472,12 @@ class BrokerConfig(Config):
         doc="The largest request that is accepted.",
         importance=Importance.HIGH,
     )
+    super_users: str = option(
+        OptionType.STRING,
+        "",
+        doc="The principals that may do everything, whatever ACLs say, separated by semicolons: "
+        "User:admin;User:CN=ops,O=Example. It needs an authorizer.",
+    )
     telemetry_max_bytes: int = option(
         OptionType.INT,
         1 << 20,
@@ -537,6 +563,7 @@ class BrokerConfig(Config):
 
     def validate(self) -> None:
         """Check the rules between options."""
+        self._check_authorization()
         for smaller, larger in _ORDERED:
             low, high = value_of(self, smaller), value_of(self, larger)
             if low > high:
@@ -559,6 +586,16 @@ class BrokerConfig(Config):
         name, value = inherited(self, "retention.ms")
         if value == 0:
             raise ConfigError(f"{name}=0 would keep nothing: give at least 1, or -1 for ever")
+
+    def _check_authorization(self) -> None:
+        check_authorizer(self.authorizer_class_name)
+        super_user_principals(self.super_users)
+        without_effect = [name for name in OF_AUTHORIZER if value_of(self, name)]
+        if without_effect and not self.authorizer_class_name:
+            raise ConfigError(
+                f"{without_effect[0]} has no effect without an authorizer: "
+                f"add {CLASS_OPTION}={STANDARD_AUTHORIZER}, or remove it"
+            )
 
 
 class Inherited(NamedTuple):

@@ -609,6 +609,17 @@ class AppOptions(ProducerOptions, total=False):
 class BrokerOptions(TypedDict, total=False):
     """The options of `ottla.Broker`."""
 
+    allow_everyone_if_no_acl_found: bool
+    """Whether everybody may do everything with a resource that has no ACLs; otherwise only super
+    users may. It needs an authorizer.
+    """
+
+    authorizer_class_name: str
+    """The authorizer, which decides by ACLs what clients may do:
+    org.apache.kafka.metadata.authorizer.StandardAuthorizer. Without one everybody may do
+    everything.
+    """
+
     auto_create_topics_enable: bool
     """Whether a missing topic is created when a client asks for its metadata."""
 
@@ -911,6 +922,11 @@ class BrokerOptions(TypedDict, total=False):
 
     socket_request_max_bytes: int
     """The largest request that is accepted."""
+
+    super_users: str
+    """The principals that may do everything, whatever ACLs say, separated by semicolons:
+    User:admin;User:CN=ops,O=Example. It needs an authorizer.
+    """
 
     telemetry_max_bytes: int
     """The most bytes of metrics that a client may push at once, compressed or not."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ottla.config import properties
+from ottla.config.authorization import CLASS_OPTION, OF_AUTHORIZER
 from ottla.config.broker import BrokerConfig
 from ottla.config.options import find_option, options_of, unsupported_hint
 from ottla.config.unsupported_broker_options import SET_ON_CLIENT
@@ -26,7 +27,6 @@ _PLACES: Final = ("listeners", "advertised.listeners", "log.dirs", "log.dir")
 _OTHER_DISTRIBUTIONS: Final = ("confluent.",)
 _REFUSED: Final = {
     "alter.config.policy.class.name": "its policy would not be enforced",
-    "authorizer.": "access would not be restricted, since there is no authentication",
     "config.providers": "references to a provider would be taken literally",
     "create.topic.policy.class.name": "its policy would not be enforced",
     "log.message.timestamp.difference.max.ms": (
@@ -60,7 +60,9 @@ class ServerFile:
             if name in _PLACES:
                 continue
             self._check_not_dangerous(name, value)
-            if _is_supported(name):
+            if name in OF_AUTHORIZER and not self._given.get(CLASS_OPTION, "").strip():
+                without_effect.append(name)
+            elif _is_supported(name):
                 self.options[name] = value
             elif name.startswith(_OTHER_DISTRIBUTIONS) or unsupported_hint(
                 BrokerConfig, name

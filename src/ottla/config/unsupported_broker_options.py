@@ -17,10 +17,8 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "acks": SET_ON_CLIENT,
     "add.partitions.to.txn.retry.backoff.": "remove it, producers retry",
     "advertised.listeners": "use --advertise HOST:PORT",
-    "allow.everyone.if.no.acl.found": _SECURITY,
     "alter.config.policy.class.name": _REMOVE,
     "alter.log.dirs.": _QUOTAS,
-    "authorizer.": _SECURITY,
     "auto.leader.rebalance.enable": _REPLICATION,
     "auto.offset.reset": SET_ON_CLIENT,
     "background.threads": _THREADS,
@@ -111,7 +109,6 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "socket.receive.buffer.bytes": "remove it, the operating system sizes the buffer",
     "socket.send.buffer.bytes": "remove it, the operating system sizes the buffer",
     "ssl.": _SECURITY,
-    "super.users": _SECURITY,
     "transaction.timeout.ms": SET_ON_CLIENT,
     "transaction.two.phase.commit.enable": (
         "remove it, transactions end by commit, abort or timeout, without two-phase commit (KIP-939)"

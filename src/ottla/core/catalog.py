@@ -3,7 +3,7 @@
 A decision returns `Refused` or the changes to commit; `apply` applies committed changes, at run time and at every
 start alike. Keys: `topic/<name>`, `deleting/<topic id>`, `broker-config/<node id>` (without an id: for all
 brokers), `group-config/<group id>`, `client-metrics/<subscription>`, `producer-ids`,
-`user-scram/<mechanism>/<user>`, `client-quota/<entity>`.
+`user-scram/<mechanism>/<user>`, `client-quota/<entity>`, `acl/<digest>`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from ottla.access import AclBinding
 from ottla.core.outcomes import Refused
+from ottla.core.security.acl_changes import acl_id, acl_of_stored, stored_acl
+from ottla.core.security.acls import AclTable
 from ottla.core.security.quotas.entities import QuotaEntity
 from ottla.core.security.quotas.table import QuotaTable
 from ottla.core.security.scram_credentials import ScramCredential, Users
@@ -41,6 +44,7 @@ _GROUP_CONFIG = "group-config/"
 _PRODUCER_IDS = "producer-ids"
 _USER_SCRAM = "user-scram/"
 _CLIENT_QUOTA = "client-quota/"
+_ACL = "acl/"
 
 Changes = dict[str, Any]
 
@@ -88,7 +92,7 @@ class Adopted(NamedTuple):
 
 
 class Catalog:
-    """The topics, altered options, users, quotas and producer ids of the cluster."""
+    """The topics, altered options, users, quotas, ACLs and producer ids of the cluster."""
 
     def __init__(self, entries: Mapping[str, Any]) -> None:
         self.topics: dict[str, Topic] = {}
@@ -103,6 +107,7 @@ class Catalog:
         self.group_configs: dict[str, Mapping[str, str]] = {}
         self.users = Users()
         self.quotas = QuotaTable()
+        self.acls = AclTable()
         self.next_producer_id = 0
         self.deleting: dict[uuid.UUID, Deleted] = {}
         # Topics by name with dots as underscores: names that differ only there would share metric names.
@@ -126,6 +131,8 @@ class Catalog:
                 self._apply_user_scram(key.removeprefix(_USER_SCRAM), value)
             elif key.startswith(_CLIENT_QUOTA):
                 self._apply_client_quota(key.removeprefix(_CLIENT_QUOTA), value)
+            elif key.startswith(_ACL):
+                self._apply_acl(key.removeprefix(_ACL), value)
             elif key == _PRODUCER_IDS:
                 self.next_producer_id = value
 
@@ -167,6 +174,12 @@ class Catalog:
     def _apply_client_quota(self, key: str, value: Any) -> None:
         stored = value or {"quotas": {}, "address": None}
         self.quotas.apply(QuotaEntity.of_key(key), stored["quotas"], stored["address"])
+
+    def _apply_acl(self, its_id: str, value: Any) -> None:
+        if value is None:
+            self.acls.remove(its_id)
+        else:
+            self.acls.put(its_id, acl_of_stored(value))
 
     def _apply_deleting(self, topic_id: uuid.UUID, value: Any) -> None:
         if value is None:
@@ -331,6 +344,14 @@ class Catalog:
             stored = {"quotas": dict(values), "address": address}
             changes[_CLIENT_QUOTA + entity.key] = stored if values else None
         return changes
+
+    def create_acls(self, acls: Iterable[AclBinding]) -> Changes:
+        """Creates ACLs; the caller has checked them."""
+        return {_ACL + acl_id(acl): stored_acl(acl) for acl in acls}
+
+    def delete_acls(self, ids: Iterable[str]) -> Changes:
+        """Deletes the ACLs with these ids."""
+        return {_ACL + its_id: None for its_id in ids}
 
     def adopt(self, partitions: Iterable[tuple[str, int, uuid.UUID]], now_ms: int) -> Adopted:
         """Adopts partitions that the engine has and the catalog does not know, such as those of Apache Kafka."""

@@ -6,12 +6,15 @@ import traceback
 
 from tests.apache_kafka.conftest import kafka_address, kafka_jars
 from tests.client.admin import (
+    test_acls,
     test_cluster,
     test_configs,
     test_groups,
     test_offsets,
+    test_quotas,
     test_topics,
     test_transactions,
+    test_users,
 )
 from tests.client.admin.stage import ESSENTIAL, Stage
 
@@ -21,12 +24,15 @@ from ottla.client.raw import RawConnection
 __all__ = ["kafka_address", "kafka_jars"]
 
 MODULES = (
+    test_acls,
     test_cluster,
     test_configs,
     test_groups,
     test_offsets,
+    test_quotas,
     test_topics,
     test_transactions,
+    test_users,
 )
 
 PATIENCE_SECONDS = 10.0

@@ -32,7 +32,7 @@ class File(ValueType):
 
 
 class ClusterName(ValueType):
-    """The name of a topic, group or transactional id, which is completed by asking the cluster."""
+    """The name of a topic, group, transactional id or user, which is completed by asking the cluster."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -54,6 +54,8 @@ FILE: Final = File()
 TOPIC: Final = ClusterName("TOPIC")
 GROUP: Final = ClusterName("GROUP")
 TRANSACTIONAL_ID: Final = ClusterName("TRANSACTIONAL-ID")
+USER: Final = ClusterName("USER")
+PRINCIPAL: Final = ClusterName("PRINCIPAL")
 
 
 def name_and_value(text: str) -> tuple[str, str]:

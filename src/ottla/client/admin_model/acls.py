@@ -1,23 +1,17 @@
-"""Operations that a client may be authorized for."""
+"""ACLs, as `Admin` takes and returns them: the words of `ottla.access`, named as in Kafka's Admin."""
 
 from __future__ import annotations
 
-from enum import IntEnum
+from ottla.access import AclBinding, AclFilter, PatternType
+from ottla.access import Operation as AclOperation
+from ottla.access import Permission as AclPermission
+from ottla.access import ResourceType as AclResourceType
 
-
-class AclOperation(IntEnum):
-    """An operation that a client may be authorized for (KIP-430), with Kafka's number."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
+__all__ = [
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPermission",
+    "AclResourceType",
+    "PatternType",
+]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Admin(BlockingFace[AsyncAdmin]):
-    """Administers a cluster: topics, configs, groups, offsets, transactions, records.
+    """Administers a cluster: topics, configs, groups, offsets, transactions, records, ACLs, users, quotas.
 
         with ottla.Admin(bootstrap_servers="localhost:9092") as admin:
             admin.create_topics([ottla.admin.NewTopic("orders", num_partitions=3)])
@@ -79,6 +79,14 @@ class Admin(BlockingFace[AsyncAdmin]):
     update_features = waiting(AsyncAdmin.update_features)
     describe_metadata_quorum = waiting(AsyncAdmin.describe_metadata_quorum)
     unregister_broker = waiting(AsyncAdmin.unregister_broker)
+    # Security
+    create_acls = waiting(AsyncAdmin.create_acls)
+    describe_acls = waiting(AsyncAdmin.describe_acls)
+    delete_acls = waiting(AsyncAdmin.delete_acls)
+    alter_user_scram_credentials = waiting(AsyncAdmin.alter_user_scram_credentials)
+    describe_user_scram_credentials = waiting(AsyncAdmin.describe_user_scram_credentials)
+    alter_client_quotas = waiting(AsyncAdmin.alter_client_quotas)
+    describe_client_quotas = waiting(AsyncAdmin.describe_client_quotas)
 
     def metrics(self) -> dict[str, float]:
         """Counts, rates and latencies of the requests of each API, such as `request-total{api=Metadata}`."""

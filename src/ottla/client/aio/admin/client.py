@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self, Unpack
 
+from ottla.client.aio.admin.acls import AclCalls
 from ottla.client.aio.admin.configs import ConfigCalls
 from ottla.client.aio.admin.group_offsets import GroupOffsetCalls
 from ottla.client.aio.admin.groups import GroupCalls
 from ottla.client.aio.admin.offsets import OffsetCalls
 from ottla.client.aio.admin.partitions import PartitionCalls
 from ottla.client.aio.admin.quorum import QuorumCalls
+from ottla.client.aio.admin.quotas import QuotaCalls
 from ottla.client.aio.admin.requests import AdminRequests
 from ottla.client.aio.admin.topics import TopicCalls
 from ottla.client.aio.admin.transactions import TransactionCalls
+from ottla.client.aio.admin.users import UserCalls
 from ottla.client.aio.lifecycle import ClosedByBlock, check_loop
 from ottla.client.aio.network.network import Network
 from ottla.config.admin import AdminConfig
@@ -34,9 +37,12 @@ class Admin(
     OffsetCalls,
     TransactionCalls,
     QuorumCalls,
+    AclCalls,
+    UserCalls,
+    QuotaCalls,
     ClosedByBlock,
 ):
-    """Administers a cluster: topics, configs, groups, offsets, transactions, records.
+    """Administers a cluster: topics, configs, groups, offsets, transactions, records, ACLs, users, quotas.
 
         async with ottla.aio.Admin(bootstrap_servers="localhost:9092") as admin:
             await admin.create_topics([ottla.admin.NewTopic("orders", num_partitions=3)])

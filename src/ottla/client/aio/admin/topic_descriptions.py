@@ -39,7 +39,11 @@ def operations(bits: int) -> frozenset[AclOperation] | None:
     """The operations of a bit field; None if they were not requested."""
     if bits == OPERATIONS_OMITTED:
         return None
-    return frozenset(operation for operation in AclOperation if bits >> operation & 1)
+    return frozenset(
+        operation
+        for operation in AclOperation
+        if operation > AclOperation.ALL and bits >> operation & 1
+    )
 
 
 def nodes_of(brokers: Iterable[Any]) -> dict[int, Node]:

@@ -1,0 +1,1 @@
+"""Commands about security: ACLs, users, quotas, certificates."""
