@@ -95,7 +95,7 @@ class Broker:
             None if advertise is None else Endpoint.parse(advertise),
             None,
             nodes,
-            None if metrics is None else Endpoint.parse(metrics),
+            None if metrics is None else Door.read("metrics", metrics),
         )
         self._settings.validate()
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
@@ -117,12 +117,12 @@ class Broker:
     @property
     def metrics_url(self) -> str:
         """Where Prometheus finds the metrics, if the broker was made with `metrics="HOST:PORT"`."""
-        endpoint = self._running_broker()[0].metrics_endpoint
-        if endpoint is None:
+        door = self._running_broker()[0].metrics_door
+        if door is None:
             raise IllegalStateError(
                 'there are no metrics: make the broker with metrics="HOST:PORT"'
             )
-        return f"http://{_reachable(endpoint)}/metrics"
+        return f"{door.at(_reachable(door.endpoint)).url}/metrics"
 
     @property
     def node_ids(self) -> list[int]:

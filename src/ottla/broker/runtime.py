@@ -25,6 +25,7 @@ from ottla.broker.requests.apis import SERVED
 from ottla.broker.requests.local_peers import LocalPeers
 from ottla.broker.topics import adopt_topics
 from ottla.config.broker import BrokerConfig
+from ottla.doors.door import Door
 from ottla.errors import ConfigError, IllegalStateError, OttlaError
 from ottla.model import Endpoint
 from ottla.ports import Clock, LogStore
@@ -49,7 +50,7 @@ class BrokerSettings:
     advertise: Endpoint | None = None
     data_dir: str | None = None
     nodes: int = 1
-    metrics: Endpoint | None = None
+    metrics: Door | None = None
     # No other code runs on its loop, so that every blocking of the loop is logged.
     has_own_process: bool = False
     # Where nodes have to listen that listened before, whatever `listen` says.
@@ -159,9 +160,9 @@ class RunningBroker:
         return self.server.endpoint
 
     @property
-    def metrics_endpoint(self) -> Endpoint | None:
+    def metrics_door(self) -> Door | None:
         """The address of the metrics, for Prometheus."""
-        return None if self._metrics is None else self._metrics.endpoint
+        return None if self._metrics is None else self._metrics.door
 
     async def start_all(self) -> None:
         """Starts every node; all join before the first serves, so that none leads more than its share."""
@@ -313,7 +314,7 @@ async def start_broker(
         for node_id in settings.node_ids:
             _check_is_free(settings.listen_of(node_id))
         if settings.metrics is not None:
-            _check_is_free(settings.metrics)
+            _check_is_free(settings.metrics.endpoint)
     clock = instruments.clock
     store = open_store(settings, clock)
     if instruments.wrap_store is not None:

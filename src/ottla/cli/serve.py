@@ -80,7 +80,7 @@ def settings_of(arguments: Arguments, file: ServerFile | None = None) -> BrokerS
         listen=_listen_of(arguments, file),
         advertise=_advertise_of(arguments, file),
         data_dir=_data_dir_of(arguments, file),
-        metrics=None if arguments.metrics is None else Endpoint.parse(arguments.metrics),
+        metrics=None if arguments.metrics is None else Door.read("--metrics", arguments.metrics),
         has_own_process=True,
     )
 
@@ -159,7 +159,9 @@ async def _start(settings: BrokerSettings) -> RunningBroker:
     try:
         broker = await start_broker(settings)
     except ListenError as error:
-        flag = "--metrics" if error.endpoint == settings.metrics else "--listen"
+        metrics = settings.metrics
+        is_metrics = metrics is not None and error.endpoint == metrics.endpoint
+        flag = "--metrics" if is_metrics else "--listen"
         advice = _LISTEN_ADVICE.get(error.errno or 0, "")
         raise CommandError(str(error), advice.format(flag=flag)) from error
     except InUseError as error:
@@ -178,7 +180,7 @@ async def _start(settings: BrokerSettings) -> RunningBroker:
         partitions=sum(topic.partition_count for topic in topics),
         seconds=round(time.monotonic() - began, 3),
     )
-    if broker.metrics_endpoint is not None:
-        url = f"http://{broker.metrics_endpoint}/metrics"
+    if broker.metrics_door is not None:
+        url = f"{broker.metrics_door.url}/metrics"
         logger.info("metrics_served", "metrics at %(url)s", url=url)
     return broker

@@ -253,7 +253,7 @@ class Broker(EmbeddedBroker, Inspection):
         self._settings = replace(
             self._settings,
             addresses=dict(running.addresses),
-            metrics=running.metrics_endpoint,
+            metrics=running.metrics_door,
         )
 
     def _release_ports(self) -> None:
