@@ -40,7 +40,6 @@ from ottla.core.append import Prepared, prepare
 from ottla.core.catalog import NewTopic
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
-from ottla.model import Endpoint
 from ottla.ports import monotonic_ms
 from ottla.records.batch import TimestampType, build_batch, split_batches
 from ottla.records.compression import Codec
@@ -436,6 +435,9 @@ BROKER_PROBES: dict[str, BrokerProbe] = {
     ),
     "max.connections": BrokerProbe("1", second_connection_is_served, False, True),
     "max.connections.per.ip": BrokerProbe("1", second_connection_is_served, False, True),
+    "max.connections.per.ip.overrides": BrokerProbe(
+        "127.0.0.1:1", second_connection_is_served, False, True
+    ),
     "max.incremental.fetch.session.cache.slots": BrokerProbe(
         "0", fetch_session_is_kept, False, True
     ),
@@ -462,8 +464,13 @@ def takes_in_memory(max_bytes: int) -> bool:
     """Whether a broker that keeps everything in memory takes a record of 1000 bytes."""
 
     async def append() -> bool:
-        config = BrokerConfig.read({"ottla.ephemeral.max.bytes": str(max_bytes)})
-        running = await start_broker(BrokerSettings(config, Endpoint("127.0.0.1", 0)))
+        config = BrokerConfig.read(
+            {
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "ottla.ephemeral.max.bytes": str(max_bytes),
+            }
+        )
+        running = await start_broker(BrokerSettings(config))
         try:
             changes = running.node.topics._decide_create(NewTopic("t", 1, -1, {}, {}))
             assert not isinstance(changes, Refused)

@@ -423,9 +423,7 @@ async def _fill_and_free() -> None:
         await may_answer.wait()
         return Page()
 
-    listener = metrics_listener.MetricsListener(
-        Door("metrics", Endpoint("127.0.0.1", 0)), collect
-    )
+    listener = metrics_listener.MetricsListener(Door("metrics", Endpoint("127.0.0.1", 0)), collect)
     await listener.start()
     listener.serving()
 

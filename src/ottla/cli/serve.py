@@ -19,8 +19,10 @@ from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError
 from ottla.cli.terminal import log_lines
 from ottla.config.broker import BrokerConfig
+from ottla.config.listeners import advertised_text, listener_text
 from ottla.config.options import find_option
 from ottla.config.server_file import ServerFile
+from ottla.doors.door import Door
 from ottla.errors import ConfigError
 from ottla.event_loop import new_event_loop
 from ottla.events import EventLog
@@ -44,8 +46,7 @@ def serve(arguments: Arguments) -> int:
     """Run until a signal; returns 0 after a clean stop."""
     file = None if arguments.config is None else ServerFile(Path(arguments.config))
     settings = settings_of(arguments, file)
-    if arguments.registry is not None:
-        Endpoint.parse(arguments.registry)
+    registry = _registry_door(arguments, settings.config)
     level = arguments.log_level or ("debug" if arguments.verbose else "info")
     log_lines.set_up_logging(arguments.log_format, level)
     if file is not None and file.without_effect:
@@ -58,7 +59,7 @@ def serve(arguments: Arguments) -> int:
     gc.set_threshold(NEW_OBJECTS)
     loop = new_event_loop()
     try:
-        loop.run_until_complete(_serve(settings, arguments.registry))
+        loop.run_until_complete(_serve(settings, registry))
     finally:
         loop.close()
     return 0
@@ -71,32 +72,60 @@ def settings_of(arguments: Arguments, file: ServerFile | None = None) -> BrokerS
         name, separator, value = text.partition("=")
         if not separator:
             raise ConfigError(f"--set {text} has no value: write --set NAME=VALUE")
+        for flag, replaced in (("--listen", "listeners"), ("--advertise", "advertised.listeners")):
+            if name.strip() == replaced and getattr(arguments, flag.removeprefix("--")):
+                raise ConfigError(f"{flag} and --set {replaced} are both given: give one")
         known = find_option(BrokerConfig, name.strip())
         for other in (known.name, *known.aliases):
             options.pop(other, None)
         options[known.name] = value.strip()
+    _add_addresses(options, arguments)
+    config = BrokerConfig.read(options)
     return BrokerSettings(
-        config=BrokerConfig.read(options),
-        listen=_listen_of(arguments, file),
-        advertise=_advertise_of(arguments, file),
+        config=config,
         data_dir=_data_dir_of(arguments, file),
-        metrics=None if arguments.metrics is None else Door.read("--metrics", arguments.metrics),
+        metrics=_metrics_door(arguments, config),
         has_own_process=True,
     )
 
 
-def _listen_of(arguments: Arguments, file: ServerFile | None) -> Endpoint:
-    if arguments.listen is not None:
-        return Endpoint.parse(arguments.listen)
-    found = None if file is None else file.listen()
-    return Endpoint.parse(DEFAULT_LISTEN) if found is None else found
+def _metrics_door(arguments: Arguments, config: BrokerConfig) -> Door | None:
+    return _door("--metrics", arguments.metrics, arguments.metrics_login, arguments, config)
 
 
-def _advertise_of(arguments: Arguments, file: ServerFile | None) -> Endpoint | None:
-    if arguments.advertise is not None:
-        return Endpoint.parse(arguments.advertise)
-    # The advertised address of the file belongs to its listener.
-    return None if file is None or arguments.listen is not None else file.advertise()
+def _registry_door(arguments: Arguments, config: BrokerConfig) -> Door | None:
+    return _door("--registry", arguments.registry, arguments.registry_login, arguments, config)
+
+
+def _door(
+    flag: str, address: str | None, login: str | None, arguments: Arguments, config: BrokerConfig
+) -> Door | None:
+    if address is None:
+        if login is not None:
+            raise ConfigError(f"{flag}-login has no effect without {flag} HOST:PORT")
+        return None
+    return Door.read(
+        flag,
+        address,
+        certificate=arguments.certificate,
+        certificate_otherwise=config,
+        login=login,
+    )
+
+
+def _add_addresses(options: dict[str, object], arguments: Arguments) -> None:
+    """Adds the options that --listen and --advertise stand for; they win over those of the file."""
+    if arguments.listen:
+        options["listeners"] = ",".join(map(listener_text, arguments.listen))
+        # The advertised addresses of the file belong to its listeners.
+        options.pop("advertised.listeners", None)
+    elif "listeners" not in options:
+        options["listeners"] = listener_text(DEFAULT_LISTEN)
+    if arguments.advertise:
+        listeners = str(options["listeners"]).split(",")
+        options["advertised.listeners"] = ",".join(
+            advertised_text(text, listeners) for text in arguments.advertise
+        )
 
 
 def _data_dir_of(arguments: Arguments, file: ServerFile | None) -> str | None:
@@ -107,16 +136,17 @@ def _data_dir_of(arguments: Arguments, file: ServerFile | None) -> str | None:
     return DEFAULT_DATA if found is None else found
 
 
-async def _serve(settings: BrokerSettings, registry_listen: str | None) -> None:
+async def _serve(settings: BrokerSettings, registry_door: Door | None) -> None:
     stopping: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _stop, stopping, number.name)
     broker = await _start(settings)
     try:
-        registry = await _start_registry(broker, registry_listen)
+        registry = await _start_registry(broker, registry_door)
     except BaseException:
         await broker.stop()
         raise
+    _log_listeners(broker)
     print(f"listening on {broker.endpoint}", flush=True)
     reason = await stopping
     logger.info("broker_stopping", "stopping, because of %(signal)s", signal=reason)
@@ -128,14 +158,26 @@ async def _serve(settings: BrokerSettings, registry_listen: str | None) -> None:
     logger.info("broker_stopped", "stopped cleanly in %(seconds).3f s", seconds=seconds)
 
 
-async def _start_registry(broker: RunningBroker, listen: str | None) -> SchemaRegistry | None:
+def _log_listeners(broker: RunningBroker) -> None:
+    """Logs the listeners behind the first, which stdout names."""
+    for listener in broker.node.options.config.all_listeners[1:]:
+        logger.info(
+            "listener_started",
+            "listener %(listener)s (%(protocol)s) on %(address)s",
+            listener=listener.name,
+            protocol=listener.protocol,
+            address=str(broker.node.endpoints[listener.name]),
+        )
+
+
+async def _start_registry(broker: RunningBroker, door: Door | None) -> SchemaRegistry | None:
     """A registry on a thread of its own, which is a client of the broker as any other."""
-    if listen is None:
+    if door is None:
         return None
     from ottla.schemas.registry.embedded import SchemaRegistry
 
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    registry = SchemaRegistry(bootstrap_servers=str(_loopback(broker.endpoint)), listen=listen)
+    registry = SchemaRegistry(bootstrap_servers=str(_loopback(broker.endpoint)), listen=door)
     try:
         # The broker's loop must go on meanwhile: the registry reads its topic there.
         await asyncio.to_thread(registry.start)

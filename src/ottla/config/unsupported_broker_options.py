@@ -13,10 +13,21 @@ _THREADS = "remove it, one event loop replaces the threads"
 _SHARE_GROUPS = "remove it, there are no share groups"
 _QUOTAS = "remove it, there are no quotas"
 
+_JVM = "remove it, it chooses among classes of a JVM"
+
+UNSUPPORTED_TLS_OPTIONS: Mapping[str, str] = {
+    "ssl.allow.": "remove it, new certificates are used as soon as their file has changed",
+    "ssl.endpoint.identification.algorithm": SET_ON_CLIENT,
+    "ssl.engine.factory.class": _JVM,
+    "ssl.keymanager.algorithm": _JVM,
+    "ssl.provider": _JVM,
+    "ssl.secure.random.implementation": _JVM,
+    "ssl.trustmanager.algorithm": _JVM,
+}
+
 UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "acks": SET_ON_CLIENT,
     "add.partitions.to.txn.retry.backoff.": "remove it, producers retry",
-    "advertised.listeners": "use --advertise HOST:PORT",
     "alter.config.policy.class.name": _REMOVE,
     "alter.log.dirs.": _QUOTAS,
     "auto.leader.rebalance.enable": _REPLICATION,
@@ -57,8 +68,6 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "kafka.metrics.": _REMOVE,
     "leader.imbalance.": _REPLICATION,
     "leader.replication.throttled.rate": _REPLICATION,
-    "listener.": _SECURITY,
-    "listeners": "use --listen HOST:PORT",
     "log.cleaner.io.buffer.load.factor": "use log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.size": "remove it, segments are memory-mapped",
     "log.cleaner.threads": _THREADS,
@@ -76,7 +85,6 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     ),
     "log.preallocate": "remove it, segment files grow as records arrive",
     "max.connection.creation.rate": _REMOVE,
-    "max.connections.per.ip.overrides": "use max.connections.per.ip",
     "max.poll.interval.ms": SET_ON_CLIENT,
     "max.request.partition.size.limit": _REMOVE,
     "metadata.": _CLUSTER,
@@ -108,7 +116,7 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "socket.listen.backlog.size": _REMOVE,
     "socket.receive.buffer.bytes": "remove it, the operating system sizes the buffer",
     "socket.send.buffer.bytes": "remove it, the operating system sizes the buffer",
-    "ssl.": _SECURITY,
+    **UNSUPPORTED_TLS_OPTIONS,
     "transaction.timeout.ms": SET_ON_CLIENT,
     "transaction.two.phase.commit.enable": (
         "remove it, transactions end by commit, abort or timeout, without two-phase commit (KIP-939)"

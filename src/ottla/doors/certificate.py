@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import time
 from dataclasses import fields
@@ -13,11 +14,15 @@ from ottla.config.tls import TlsConfig
 from ottla.errors import ConfigError
 from ottla.events import EventLog
 from ottla.tls.contexts import listener_context
+from ottla.tls.stores import read_key_store
 
 logger = EventLog(__name__)
 
 # The least time between two looks at the files.
 LOOK_SECONDS: Final = 1.0
+_CERTIFICATE: Final = re.compile(
+    r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL
+)
 
 
 def server_context(certificate: TlsConfig, what: str) -> ssl.SSLContext:
@@ -27,6 +32,18 @@ def server_context(certificate: TlsConfig, what: str) -> ssl.SSLContext:
     context = listener_context(config)
     if config.ssl_keystore_location is not None:
         context.sni_callback = _Renewal(config, what, context).use_newest
+    return context
+
+
+def peer_context(certificate: TlsConfig) -> ssl.SSLContext:
+    """The context of a client of such servers, which have certificates of the same authority."""
+    context = ssl.create_default_context()
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    store = read_key_store(certificate)
+    assert store is not None
+    chain = _CERTIFICATE.findall(store.pem)
+    if chain:
+        context.load_verify_locations(cadata="\n".join(chain))
     return context
 
 

@@ -83,6 +83,14 @@ class Door:
 
         return server_context(self.certificate, self.what)
 
+    def trust(self) -> ssl.SSLContext | None:
+        """How other servers behind such a door are checked: by what the system trusts, and by the own certificates."""
+        if self.certificate is None:
+            return None
+        from ottla.doors.certificate import peer_context
+
+        return peer_context(self.certificate)
+
     def warn_if_open(self) -> None:
         """Warns where strangers may come in, or may read along."""
         if self.is_local:

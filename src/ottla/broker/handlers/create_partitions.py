@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_topic
 from ottla.broker.topics import MorePartitions
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
@@ -20,6 +22,11 @@ DIVISIONS = Divisions((Division("topics", "results", repeated=Repeated(("name",)
 def handle(
     node: Node, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
+    denied = {
+        asked.name
+        for asked in request.topics
+        if refuse_topic(node, context.caller, Operation.ALTER, asked.name) is not None
+    }
     outcomes = node.topics.add_partitions(
         [
             MorePartitions(
@@ -32,6 +39,7 @@ def handle(
             for asked in request.topics
         ],
         request.validate_only,
+        denied,
     )
     return CreatePartitionsResponse(
         results=[

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.network.frame_buffer import FrameBuffer
+from ottla.broker.network.listener import Listener
 from ottla.broker.network.piecewise_transport import PiecewiseTransport, without_copies
 from ottla.broker.network.receive_buffers import Buffers
 from ottla.broker.network.response_queue import (
@@ -123,12 +124,13 @@ class Host(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """One client."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, listener: Listener) -> None:
         self._host = host
+        self.listener = listener
         self._share = host.share
         self._traffic = host.traffic
         self._transport: asyncio.Transport | None = None
-        self.caller = Caller(NOWHERE, NOWHERE)
+        self.caller = Caller(NOWHERE, NOWHERE, listener.name)
         self._buffer = FrameBuffer(host.buffers, host.unfinished, self)
         self._in_line = False  # complete frames wait for their turn
         self._has_waited = False  # and this is that turn

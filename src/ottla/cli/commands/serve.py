@@ -42,13 +42,16 @@ COMMAND: Final = Command(
     [
         Option(
             "--listen",
+            "HOST:PORT, or PROTOCOL://HOST:PORT with PLAINTEXT or SSL; repeatable; "
             f"default: {DEFAULT_LISTEN}, or listeners of the file; port 0 picks one",
-            metavar="HOST:PORT",
+            metavar="ADDRESS",
+            multiple=True,
         ),
         Option(
             "--advertise",
-            "the address that the broker gives to clients; default: the address that they used",
-            metavar="HOST:PORT",
+            "the address that the broker gives to clients, likewise; default: the one that they used",
+            metavar="ADDRESS",
+            multiple=True,
         ),
         *exclusive(
             Option(
@@ -68,13 +71,28 @@ COMMAND: Final = Command(
         ),
         Option(
             "--registry",
-            "serve a schema registry too, over the topic _schemas; needs ottla[schemas]",
+            "serve a schema registry too, over the topic _schemas; https://HOST:PORT with TLS; needs ottla[schemas]",
             metavar="HOST:PORT",
         ),
         Option(
+            "--registry-login",
+            "clients of the registry need a user or a token of this file: NAME:PASSWORD or a bearer token on a line",
+            type=FILE,
+        ),
+        Option(
             "--metrics",
-            "serve metrics for Prometheus at /metrics, and /healthz",
+            "serve metrics for Prometheus at /metrics, and /healthz; https://HOST:PORT with TLS",
             metavar="HOST:PORT",
+        ),
+        Option(
+            "--metrics-login",
+            "/metrics needs a user or a token of this file, as --registry-login",
+            type=FILE,
+        ),
+        Option(
+            "--certificate",
+            "for https://…: a PEM file with the private key and its certificates; default: ssl.keystore.*",
+            type=FILE,
         ),
         Option(
             "--log-format",
