@@ -23,6 +23,7 @@ LAYERS = [
         "events",
         "fresh_pages",
         "histogram",
+        "in_process",
         "names",
         "worker_python",
     ],

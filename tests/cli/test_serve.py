@@ -26,6 +26,7 @@ from ottla.broker.clock import SystemClock
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.runtime import BrokerSettings, start_broker
 from ottla.config.broker import BrokerConfig
+from ottla.doors.door import Door
 from ottla.model import Endpoint
 from ottla.ports import StorageError
 from ottla.storage.local import open_local_store
@@ -291,7 +292,7 @@ def test_a_port_in_use_leaves_no_folder_behind(tmp_path: Path, what: str) -> Non
             config=BrokerConfig.read(
                 {"listeners": f"PLAINTEXT://{used if what == 'listen' else free}"}
             ),
-            metrics=used if what == "metrics" else free,
+            metrics=Door("--metrics", used if what == "metrics" else free),
             data_dir=str(tmp_path / "new"),
         )
         with pytest.raises(ListenError, match="in use"):

@@ -55,8 +55,9 @@ class Broker:
     Options have Kafka's names, as a dict with dots or as keywords with underscores: `Broker(num_partitions=3)`.
     Without `data_dir` the data is in a temporary folder that goes when the broker stops.
 
-    With `metrics="127.0.0.1:0"` it has metrics for Prometheus at `metrics_url`; `metrics="https://127.0.0.1:0"` has the
-    certificate of ssl.keystore.location. `metrics_login` is a file of users (NAME:PASSWORD) and bearer tokens.
+    With `metrics="127.0.0.1:0"` it has metrics for Prometheus at `metrics_url`; for
+    `metrics="https://127.0.0.1:0"`, `metrics_certificate` is a PEM file with the private key and its certificates (by
+    default it is that of ssl.keystore.location), and `metrics_login` a file of users (NAME:PASSWORD) and bearer tokens.
 
     With `listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"` and the options of each it has several addresses;
     `servers_of_listener("SSL")` has those of one.
@@ -82,6 +83,7 @@ class Broker:
         advertise: str | None = None,
         nodes: int = 1,
         metrics: str | None = None,
+        metrics_certificate: str | os.PathLike[str] | None = None,
         metrics_login: str | os.PathLike[str] | None = None,
         **keywords: Unpack[BrokerOptions],
     ) -> None:
@@ -104,7 +106,13 @@ class Broker:
             nodes=nodes,
             metrics=None
             if metrics is None
-            else Door.read("metrics", metrics, certificate_otherwise=config, login=metrics_login),
+            else Door.read(
+                "metrics",
+                metrics,
+                certificate=metrics_certificate,
+                certificate_otherwise=config,
+                login=metrics_login,
+            ),
         )
         self._settings.validate()
         self._data_dir = None if data_dir is None else os.fspath(data_dir)

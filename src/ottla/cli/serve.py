@@ -26,7 +26,6 @@ from ottla.doors.door import Door
 from ottla.errors import ConfigError
 from ottla.event_loop import new_event_loop
 from ottla.events import EventLog
-from ottla.model import Endpoint
 from ottla.ports.errors import InUseError
 from ottla.version import VERSION
 
@@ -171,24 +170,19 @@ def _log_listeners(broker: RunningBroker) -> None:
 
 
 async def _start_registry(broker: RunningBroker, door: Door | None) -> SchemaRegistry | None:
-    """A registry on a thread of its own, which is a client of the broker as any other."""
+    """A registry on a thread of its own, a client of the broker that needs none of its listeners."""
     if door is None:
         return None
     from ottla.schemas.registry.embedded import SchemaRegistry
 
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    registry = SchemaRegistry(bootstrap_servers=str(_loopback(broker.endpoint)), listen=door)
+    registry = SchemaRegistry(bootstrap_servers=broker.in_process_servers(), listen=door)
     try:
         # The broker's loop must go on meanwhile: the registry reads its topic there.
         await asyncio.to_thread(registry.start)
     except ConfigError as error:
         raise CommandError(str(error), "--registry HOST:PORT chooses another address") from error
     return registry
-
-
-def _loopback(endpoint: Endpoint) -> Endpoint:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
-    return Endpoint(host, endpoint.port)
 
 
 def _stop(stopping: asyncio.Future[str], signal_name: str) -> None:

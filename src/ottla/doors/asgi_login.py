@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Container
 from typing import Any, Final
 
-from ottla.doors import login
-from ottla.doors.login import Login
+from ottla.doors.login import Login, pause_before_refusal
 
 REALM: Final = 'Basic realm="ottla"'
 
@@ -28,7 +26,7 @@ class LoginRequired:
         if self._accounts.admits(None if given is None else given.decode("latin-1")):
             await self._app(scope, receive, send)
             return
-        await asyncio.sleep(login.REFUSAL_SECONDS)
+        await pause_before_refusal()
         headers = [(b"www-authenticate", REALM.encode()), (b"content-length", b"0")]
         await send({"type": "http.response.start", "status": 401, "headers": headers})
         await send({"type": "http.response.body", "body": b""})

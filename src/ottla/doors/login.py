@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
@@ -27,6 +28,11 @@ class Login(Protocol):
     def admits(self, authorization: str | None) -> bool:
         """Whether the header names a user with the right password, or has a known token."""
         ...
+
+
+async def pause_before_refusal() -> None:
+    """Waits, so that guessing takes time."""
+    await asyncio.sleep(REFUSAL_SECONDS)
 
 
 class Accounts:
@@ -75,20 +81,18 @@ class LoginFile:
         return self._accounts.admits(authorization)
 
     def _refresh(self) -> None:
+        state = _state_of(self._file)
+        if state == self._seen:
+            return
+        self._seen = state
         try:
-            state = _state_of(self._file)
-            if state == self._seen:
-                return
-            self._seen = state
             self._accounts = read_accounts(self._file)
         except ConfigError as error:
-            if self._seen is not None:
-                self._seen = None
-                logger.warning(
-                    "login_file_not_read",
-                    "the users and tokens of before stay: %(reason)s",
-                    reason=str(error),
-                )
+            logger.warning(
+                "login_file_not_read",
+                "the users and tokens of before stay: %(reason)s",
+                reason=str(error),
+            )
         else:
             logger.info(
                 "login_file_read",
@@ -109,8 +113,8 @@ class _FileState(NamedTuple):
 def _state_of(file: Path) -> _FileState | None:
     try:
         found = file.stat()
-    except OSError as error:
-        raise _cannot_read(file, error) from error
+    except OSError:
+        return None
     return _FileState(found.st_ino, found.st_size, found.st_mtime_ns)
 
 

@@ -73,6 +73,7 @@ class Broker(EmbeddedBroker, Inspection):
         advertise: str | None = None,
         nodes: int = 1,
         metrics: str | None = None,
+        metrics_certificate: str | os.PathLike[str] | None = None,
         metrics_login: str | os.PathLike[str] | None = None,
         as_version: str | None = None,
         **keywords: Unpack[BrokerOptions],
@@ -85,6 +86,7 @@ class Broker(EmbeddedBroker, Inspection):
             advertise=advertise,
             nodes=nodes,
             metrics=metrics,
+            metrics_certificate=metrics_certificate,
             metrics_login=metrics_login,
             **keywords,
         )

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 from ottla.broker.network.listen_error import ListenError
 from ottla.doors.door import Door
-from ottla.doors.login import REFUSAL_SECONDS
+from ottla.doors.login import pause_before_refusal
+from ottla.doors.tls_stream import NotTlsError, TlsStream
 from ottla.events import EventLog
 from ottla.exposition import CONTENT_TYPE, Page
 from ottla.model import Endpoint
@@ -19,6 +20,7 @@ logger = EventLog(__name__)
 
 MAX_CONNECTIONS: Final = 16
 MAX_HEAD_BYTES: Final = 8192
+END_OF_HEAD: Final = b"\r\n\r\n"
 HEAD_SECONDS: Final = 5.0
 SEND_SECONDS: Final = 10.0
 # A page is reused this long: making one for thousands of topics takes tens of milliseconds.
@@ -114,17 +116,29 @@ class MetricsListener:
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            tls = None if self._tls is None else TlsStream(reader, writer, self._tls)
             async with asyncio.timeout(HEAD_SECONDS):
-                if self._tls is not None:
-                    # Here, so that a handshake that is not finished counts as a connection.
-                    await writer.start_tls(self._tls)
-                head = await reader.readuntil(b"\r\n\r\n")
-            is_head_only, reply = await self._reply(head)
+                if tls is None:
+                    head = await reader.readuntil(END_OF_HEAD)
+                else:
+                    await tls.shake_hands()
+                    head = await tls.read_until(END_OF_HEAD, MAX_HEAD_BYTES)
+            answer = _framed(*await self._reply(head))
             async with asyncio.timeout(SEND_SECONDS):
-                writer.write(_framed(reply, is_head_only))
-                await writer.drain()
+                if tls is None:
+                    writer.write(answer)
+                    await writer.drain()
+                else:
+                    await tls.write(answer)
                 writer.close()
                 await writer.wait_closed()
+        except NotTlsError:
+            writer.write(_framed(False, _text(HTTPStatus.BAD_REQUEST, "this address needs https")))
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(SEND_SECONDS):
+                    await writer.drain()
+                    writer.close()
+                    await writer.wait_closed()
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
             pass  # the client has gone
         except Exception as error:
@@ -143,7 +157,7 @@ class MetricsListener:
         login = self.door.login
         # Health checks need no login.
         if path != HEALTH_PATH and login is not None and not login.admits(_authorization(head)):
-            await asyncio.sleep(REFUSAL_SECONDS)
+            await pause_before_refusal()
             return is_head_only, _text(HTTPStatus.UNAUTHORIZED, "log in to see the metrics")
         task = asyncio.current_task()
         assert task is not None
@@ -189,7 +203,7 @@ def _text(status: HTTPStatus, text: str) -> Reply:
     return Reply(status, PLAIN, f"{text}\n".encode())
 
 
-def _framed(reply: Reply, is_head_only: bool) -> bytes:
+def _framed(is_head_only: bool, reply: Reply) -> bytes:
     more = _MORE_HEADERS.get(reply.status, "")
     head = (
         f"HTTP/1.1 {reply.status.value} {reply.status.phrase}\r\n"

@@ -151,8 +151,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = without_copies(transport)
-        self.caller.peer = _endpoint(transport.get_extra_info("peername"))
-        self.caller.local = _endpoint(transport.get_extra_info("sockname"))
+        self._locate(transport)
         self.last_active = self._host.now()
         refusal = self._host.admit(self)
         if refusal is not None:
@@ -164,6 +163,10 @@ class Connection(asyncio.BufferedProtocol):
                 reason=refusal,
             )
             self._transport.abort()
+
+    def _locate(self, transport: asyncio.BaseTransport) -> None:
+        self.caller.peer = _endpoint(transport.get_extra_info("peername"))
+        self.caller.local = _endpoint(transport.get_extra_info("sockname"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._buffer.filled and not self._draining:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.metrics.request_counts import ApiCounts, observed
 from ottla.broker.network.connection import Connection, Traffic
+from ottla.broker.network.in_process import InProcessListener
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.receive_buffers import Buffers
@@ -64,6 +65,7 @@ class Server:
         self._overrides_text = ""
         self._overrides: dict[str, int] = {}
         self._listeners = [Listener(settings) for settings in listeners]
+        self._in_process: InProcessListener | None = None
         self._silent: set[Connection] = set()  # not read at the last check
         self._trims_soon = False
         self._is_over = False
@@ -101,6 +103,12 @@ class Server:
         except ListenError:
             await self._stop_listening()
             raise
+
+    def serve_in_process(self) -> Endpoint:
+        """Accepts connections of this process, too; returns the address for its clients."""
+        if self._in_process is None:
+            self._in_process = InProcessListener(self)
+        return self._in_process.endpoint
 
     async def serve(self) -> None:
         """Accepts connections, and begins the periodic work."""
@@ -252,6 +260,9 @@ class Server:
 
         The standard loop would forget them: neither connected nor closed, their clients wait for ever.
         """
+        if self._in_process is not None:
+            self._in_process.close()
+            self._in_process = None
         for listener in self._listeners:
             for listening in listener.sockets:
                 self._loop.remove_reader(listening)

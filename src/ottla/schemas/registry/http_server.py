@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ottla.doors.login import REFUSAL_SECONDS, Login
+from ottla.doors.login import Login, pause_before_refusal
 from ottla.errors import OttlaError
 from ottla.events import EventLog
 from ottla.schemas.registry import errors
@@ -95,7 +95,7 @@ class RegistryServer:
 
     async def _answer(self, request: Request) -> Response:
         if self._login is not None and not self._login.admits(request.headers.get("authorization")):
-            await asyncio.sleep(REFUSAL_SECONDS)
+            await pause_before_refusal()
             raise errors.RegistryError(401, 401, "Unauthorized")
         path, parts = _route_of(request)
         body = await _read_body(request)

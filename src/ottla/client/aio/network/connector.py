@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ottla import in_process
 from ottla.client.aio.network.api_versions import ask_versions, ask_versions_before_sasl
 from ottla.client.aio.network.authentication import Authenticator
 from ottla.client.aio.network.connection import Connection
@@ -70,6 +71,8 @@ class Opener:
 
     async def _connect(self, endpoint: Endpoint, node_id: int, limit_ms: float) -> Connection:
         """Try the addresses of a host one after the other (client.dns.lookup=use_all_dns_ips)."""
+        if in_process.is_here(endpoint.host):
+            return await self._connect_in_process(endpoint, node_id)
         failures: list[str] = []
         for address in await self._addresses(endpoint, node_id, limit_ms):
             try:
@@ -108,27 +111,43 @@ class Opener:
             why = f"the name {endpoint.host} is not known: {error.strerror}"
             raise _cannot_connect(why, endpoint) from error
 
-    async def _dial(self, endpoint: Endpoint, address: Address, node_id: int) -> Connection:
-        def make() -> Connection:
-            return Connection(
-                endpoint,
-                node_id,
-                self._config.client_id,
-                self._config.request_timeout_ms,
-                self._on_lost,
-                self._config.security_protocol,
-            )
-
+    async def _connect_in_process(self, endpoint: Endpoint, node_id: int) -> Connection:
+        """Connects to a broker of this process, whatever its listeners want."""
+        try:
+            pair = in_process.connect(endpoint.host)
+        except ConnectionRefusedError as error:
+            raise _cannot_connect(str(error), endpoint) from error
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            make,
+            lambda: self._new_connection(endpoint, node_id), sock=pair
+        )
+        self._keep(connection)
+        return connection
+
+    def _new_connection(self, endpoint: Endpoint, node_id: int) -> Connection:
+        return Connection(
+            endpoint,
+            node_id,
+            self._config.client_id,
+            self._config.request_timeout_ms,
+            self._on_lost,
+            self._config.security_protocol,
+        )
+
+    def _keep(self, connection: Connection) -> None:
+        self._open.add(connection)
+        connection.gone.add_done_callback(lambda _: self._open.discard(connection))
+
+    async def _dial(self, endpoint: Endpoint, address: Address, node_id: int) -> Connection:
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(
+            lambda: self._new_connection(endpoint, node_id),
             address.ip,
             address.port,
             ssl=self._tls,
             server_hostname=None if self._tls is None else address.server_name,
         )
-        self._open.add(connection)
-        connection.gone.add_done_callback(lambda _: self._open.discard(connection))
+        self._keep(connection)
         self._tune(connection.tcp_socket)
         return connection
 
