@@ -33,9 +33,11 @@ def test_a_part_of_the_process_may_do_what_a_node_may() -> None:
             while not (records := consumer.poll(1)):
                 pass
             assert [record.value for record in records] == [b"v"]
-    with ottla.Admin(bootstrap_servers=servers, default_api_timeout_ms=300) as admin:
-        with pytest.raises(KafkaError, match="no server of this process"):
-            admin.list_topics()
+    with (
+        ottla.Admin(bootstrap_servers=servers, default_api_timeout_ms=300) as admin,
+        pytest.raises(KafkaError, match="no server of this process"),
+    ):
+        admin.list_topics()
 
 
 def test_the_address_means_nothing_to_others() -> None:

@@ -14,7 +14,12 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
+from ottla.broker.runtime import (
+    BrokerSettings,
+    RunningBroker,
+    certificate_of,
+    start_broker,
+)
 from ottla.config.broker import BrokerConfig, with_embedded_defaults
 from ottla.config.listeners import advertised_text, listener_text
 from ottla.config.options import dotted_names, options_of
@@ -57,7 +62,7 @@ class Broker:
 
     With `metrics="127.0.0.1:0"` it has metrics for Prometheus at `metrics_url`; for
     `metrics="https://127.0.0.1:0"`, `metrics_certificate` is a PEM file with the private key and its certificates (by
-    default it is that of ssl.keystore.location), and `metrics_login` a file of users (NAME:PASSWORD) and bearer tokens.
+    default it is that of the first listener with TLS), and `metrics_login` a file of users (NAME:PASSWORD) and bearer tokens.
 
     With `listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"` and the options of each it has several addresses;
     `servers_of_listener("SSL")` has those of one.
@@ -110,7 +115,7 @@ class Broker:
                 "metrics",
                 metrics,
                 certificate=metrics_certificate,
-                certificate_otherwise=config,
+                certificate_otherwise=certificate_of(config),
                 login=metrics_login,
             ),
         )

@@ -26,6 +26,7 @@ from ottla.broker.requests.local_peers import LocalPeers
 from ottla.broker.topics import adopt_topics
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import MAX_PORT, ListenerSettings, following_ports
+from ottla.config.tls import TlsConfig
 from ottla.doors.door import Door
 from ottla.errors import ConfigError, IllegalStateError, OttlaError
 from ottla.model import Endpoint
@@ -34,6 +35,14 @@ from ottla.ports.futures import settled
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.listener import MetricsListener
+
+
+def certificate_of(config: BrokerConfig) -> TlsConfig | None:
+    """The TLS of the first listener that has some, which is also that of other doors."""
+    for listener in config.all_listeners:
+        if listener.uses_tls:
+            return config.of_listener(listener.name)
+    return None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.loop.garbage import NEW_OBJECTS
 from ottla.broker.network.listen_error import ListenError
-from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
+from ottla.broker.runtime import BrokerSettings, RunningBroker, certificate_of, start_broker
 from ottla.cli.commands.serve import DEFAULT_DATA, DEFAULT_LISTEN
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError
@@ -107,7 +107,7 @@ def _door(
         flag,
         address,
         certificate=arguments.certificate,
-        certificate_otherwise=config,
+        certificate_otherwise=certificate_of(config),
         login=login,
     )
 

@@ -16,6 +16,7 @@ from ottla.broker.cluster import Cluster
 from ottla.broker.loop.loop_monitor import LoopMonitor
 from ottla.broker.network.server import Server
 from ottla.broker.node import Node
+from ottla.broker.security.standard_authorizer import StandardAuthorizer
 from ottla.broker.telemetry.client_series import Dropped
 from ottla.core.catalog import Topic
 from ottla.core.group.classic.group import ClassicState
@@ -64,6 +65,12 @@ FAULTED = Metric(
     "counter",
     "Connections that were closed for what the client sent.",
 )
+DECISIONS = Metric(
+    "ottla_authorizations_total",
+    "counter",
+    "What the authorizer decided about attempts of clients, by result: allowed or denied.",
+)
+ACLS = Metric("ottla_acls", "gauge", "ACLs.")
 PARTITIONS = Metric("ottla_partitions", "gauge", "Partitions that the node leads.")
 OFFLINE = Metric(
     "ottla_offline_partitions", "gauge", "Partitions that the node leads and cannot open."
@@ -159,6 +166,7 @@ async def page_of(
     page.add(SYNCS, cluster.store.syncs)
     page.add(LOOP_HELD, loop_monitor.held_seconds_max)
     page.add(TOPICS, len(cluster.catalog.topics))
+    page.add(ACLS, len(cluster.catalog.acls))
     await _add_topics(page, cluster)
     for server in list(servers.values()):
         await _add_clients(page, server.node)
@@ -187,6 +195,9 @@ def _add_node(page: Page, server: Server) -> None:
     page.add(ACCEPTED, traffic.accepted, node=label)
     page.add(REFUSED, traffic.refused, node=label)
     page.add(FAULTED, traffic.faulted, node=label)
+    if isinstance(node.authorizer, StandardAuthorizer):
+        page.add(DECISIONS, node.authorizer.allowed_count, node=label, result="allowed")
+        page.add(DECISIONS, node.authorizer.denied_count, node=label, result="denied")
     page.add(PARTITIONS, _led_count(node), node=label)
     page.add(OFFLINE, len(node.partitions.offline_partitions()), node=label)
     page.add(UNCLEANABLE, len(node.partitions.uncleanable), node=label)

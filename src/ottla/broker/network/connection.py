@@ -18,6 +18,7 @@ from ottla.broker.network.frame_buffer import FrameBuffer
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.piecewise_transport import PiecewiseTransport, without_copies
 from ottla.broker.network.receive_buffers import Buffers
+from ottla.broker.network.refusal_log import RefusalLog
 from ottla.broker.network.response_queue import (
     MAX_UNSENT_BYTES,
     PendingResponse,
@@ -41,6 +42,7 @@ from ottla.broker.requests.request import (
     RequestContext,
 )
 from ottla.broker.security.caller import Caller
+from ottla.broker.security.listener_tls import UnmappedNameError
 from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.wire.compile import decode_in_slices, decode_message
@@ -61,6 +63,7 @@ SCARCE_RECEIVE_BYTES = 16 << 10
 # While small frames are handled, the clock is read once per this many bytes.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
 NOWHERE = Endpoint("", 0)
+_CLOSED = ("connection_closed", "connection from %(peer)s closed: %(reason)s")
 _FOREIGN_PROTOCOLS = (
     (b"\x16\x03", "a TLS handshake (this port speaks plaintext: set security.protocol=PLAINTEXT)"),
     (b"GET ", "an HTTP request"),
@@ -111,6 +114,9 @@ class Host(Protocol):
 
     @property
     def max_frame_bytes(self) -> int: ...
+
+    @property
+    def refusals(self) -> RefusalLog: ...
 
     def admit(self, connection: Connection) -> str | None:
         """Why the connection is refused; None if it is admitted."""
@@ -167,6 +173,26 @@ class Connection(asyncio.BufferedProtocol):
     def _locate(self, transport: asyncio.BaseTransport) -> None:
         self.caller.peer = _endpoint(transport.get_extra_info("peername"))
         self.caller.local = _endpoint(transport.get_extra_info("sockname"))
+
+    def handshake_done(self, certificate: bytes | None) -> None:
+        """The connection is encrypted; the certificate is the client's."""
+        self.last_active = self._host.now()
+        tls = self.listener.tls
+        if tls is not None and not self.listener.requires_login:
+            try:
+                self.caller.principal = tls.principal_of(certificate)
+            except UnmappedNameError as error:
+                self._refuse(str(error))
+
+    def handshake_failed(self, reason: str) -> None:
+        self._traffic.faulted += 1
+        self._host.refusals.warn(
+            "handshake_failed",
+            "connection from %(peer)s to listener %(listener)s failed: %(reason)s",
+            self.peer,
+            listener=self.listener.name,
+            reason=reason,
+        )
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._buffer.filled and not self._draining:
@@ -324,7 +350,7 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse_frame(self, start: bytes, size: int) -> None:
         for prefix, name in _FOREIGN_PROTOCOLS:
             if start.startswith(prefix):
-                self._close(f"it sent {name}, not Kafka's protocol")
+                self._refuse(f"it sent {name}, not Kafka's protocol")
                 return
         self._close(
             f"a frame of {size} bytes is outside of {SMALLEST_FRAME_BYTES}..{self._host.max_frame_bytes}"
@@ -529,14 +555,17 @@ class Connection(asyncio.BufferedProtocol):
             peer=str(self.caller.peer),
         )
 
+    def _refuse(self, reason: str) -> None:
+        """Closes the connection of a client that came to the wrong door, and may try again and again."""
+        self._host.refusals.warn(*_CLOSED, self.peer, reason=reason)
+        self._end()
+
     def _close(self, reason: str) -> None:
+        logger.warning(*_CLOSED, peer=str(self.caller.peer), reason=reason)
+        self._end()
+
+    def _end(self) -> None:
         self._traffic.faulted += 1
-        logger.warning(
-            "connection_closed",
-            "connection from %(peer)s closed: %(reason)s",
-            peer=str(self.caller.peer),
-            reason=reason,
-        )
         self._draining = True
         self._responses.cancel()
         self._send()

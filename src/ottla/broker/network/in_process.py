@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ottla import in_process
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.listener import Listener
-from ottla.config.listeners import ListenerSettings
+from ottla.config.listeners import ListenerConfig, ListenerSettings
 from ottla.model import Endpoint
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ class InProcessListener:
         self._accepting: set[asyncio.Task[object]] = set()
         self._host = in_process.serve(self._accept)
         self.endpoint = Endpoint(self._host, PORT)
-        self._listener = Listener(ListenerSettings(LISTENER, "PLAINTEXT", self.endpoint, None))
+        self._listener = Listener(
+            ListenerSettings(LISTENER, "PLAINTEXT", self.endpoint, None), ListenerConfig()
+        )
         server.node.advertised[LISTENER] = self.endpoint
 
     def _accept(self, accepted: socket.socket) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.broker.network.listen_error import ListenError
-from ottla.config.listeners import ANY_HOST, PREFIX, ListenerSettings
+from ottla.broker.security.listener_tls import ListenerTls
+from ottla.config.listeners import ANY_HOST, PREFIX, ListenerConfig, ListenerSettings
 from ottla.errors import ConfigError
 from ottla.event_loop import addresses_of
 from ottla.model import Endpoint
@@ -20,14 +21,15 @@ BACKLOG: Final = 1024
 class Listener:
     """Where connections come from: they have its name, its protocol and its limit."""
 
-    def __init__(self, settings: ListenerSettings) -> None:
+    def __init__(self, settings: ListenerSettings, config: ListenerConfig) -> None:
         self.settings = settings
         self.name = settings.name
         self.endpoint = settings.listen
         self.max_connections_name = f"{PREFIX}{settings.name.lower()}.max.connections"
         self.connections = 0
         self._servers: list[asyncio.Server] = []
-        if settings.uses_tls or settings.uses_sasl:
+        self.tls = ListenerTls(settings.name, config) if settings.uses_tls else None
+        if settings.uses_sasl:
             raise ConfigError(
                 f"listener {self.name}: the protocol {settings.protocol} is not available"
             )

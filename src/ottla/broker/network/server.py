@@ -17,10 +17,13 @@ from typing import Any, Final
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.metrics.request_counts import ApiCounts, observed
 from ottla.broker.network.connection import Connection, Traffic
+from ottla.broker.network.handshakes import CHECK_MS, Handshakes
 from ottla.broker.network.in_process import InProcessListener
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.receive_buffers import Buffers
+from ottla.broker.network.refusal_log import RefusalLog
+from ottla.broker.network.tls_layer import TlsLayer
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.partitions.compactor import Compactor
@@ -36,6 +39,9 @@ from ottla.ports import monotonic_ms
 logger = EventLog(__name__)
 
 RECEIVE_BUFFER_BYTES = 1 << 20
+# For the bytes of TLS connections before they are decrypted.
+ENCRYPTED_BUFFER_BYTES = 128 << 10
+CERTIFICATE_CHECK_MS = 1000
 DRAIN_SECONDS = 3.0
 # After this time a stop logs which clients it waits for.
 SLOW_STOP_SECONDS = 0.3
@@ -64,7 +70,14 @@ class Server:
         # max.connections.per.ip.overrides, and what it says.
         self._overrides_text = ""
         self._overrides: dict[str, int] = {}
-        self._listeners = [Listener(settings) for settings in listeners]
+        self._listeners = [
+            Listener(settings, node.options.config.of_listener(settings.name))
+            for settings in listeners
+        ]
+        has_tls = any(listener.tls is not None for listener in self._listeners)
+        self.encrypted_buffer = memoryview(bytearray(ENCRYPTED_BUFFER_BYTES if has_tls else 0))
+        self.handshakes = Handshakes(self.now)
+        self.refusals = RefusalLog(self.now)
         self._in_process: InProcessListener | None = None
         self._silent: set[Connection] = set()  # not read at the last check
         self._trims_soon = False
@@ -98,7 +111,7 @@ class Server:
         """Binds the ports; the node then knows those that the system picked."""
         try:
             for listener in self._listeners:
-                await listener.bind(partial(Connection, self, listener))
+                await listener.bind(self._maker_of_connections(listener))
                 self.node.endpoints[listener.name] = listener.endpoint
         except ListenError:
             await self._stop_listening()
@@ -109,6 +122,12 @@ class Server:
         if self._in_process is None:
             self._in_process = InProcessListener(self)
         return self._in_process.endpoint
+
+    def _maker_of_connections(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
+        tls = listener.tls
+        if tls is None:
+            return partial(Connection, self, listener)
+        return lambda: TlsLayer(self, tls, Connection(self, listener))
 
     async def serve(self) -> None:
         """Accepts connections, and begins the periodic work."""
@@ -131,12 +150,16 @@ class Server:
             self._tasks.append(self._loop.create_task(self._compactor.run()))
         if DEPARTED:
             self._every(DEPARTED_CHECK_MS, self._notice_departed)
+        if any(listener.tls is not None for listener in self._listeners):
+            self._every(CHECK_MS, self._expire_handshakes)
+            self._every(CERTIFICATE_CHECK_MS, self._reload_certificates)
         if config.connections_max_idle_ms >= 0:
             self._every(max(10, min(config.connections_max_idle_ms // 4, 10_000)), self._close_idle)
 
     async def catch_up(self) -> None:
         """Does the periodic work that is due by a clock that was moved."""
         await self._tick_store()
+        await self._reload_certificates()
         await self._expire_producers()
         await self._retention.apply()
         if self.node.options.config.log_cleaner_enable:
@@ -152,6 +175,14 @@ class Server:
                 await work()
             except Exception as error:
                 logger.bug("work_failed", "periodic work failed: this is a bug", error)
+
+    async def _expire_handshakes(self) -> None:
+        self.handshakes.expire()
+
+    async def _reload_certificates(self) -> None:
+        for listener in self._listeners:
+            if listener.tls is not None:
+                await listener.tls.reload_if_changed()
 
     async def _expire_producers(self) -> None:
         self.node.partitions.expire_producers()
