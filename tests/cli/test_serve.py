@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +28,7 @@ from ottla import Admin, Consumer, Producer
 from ottla.broker.clock import SystemClock
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.runtime import BrokerSettings, start_broker
+from ottla.broker.security.development_certificates import make_ca, make_server
 from ottla.config.broker import BrokerConfig
 from ottla.doors.door import Door
 from ottla.model import Endpoint
@@ -224,6 +228,10 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["--listen=192.0.2.1:9092"], 1, ["192.0.2.1:9092", "must belong to this machine"]),
         (["--metrics=9464"], 2, ["9464", "HOST:PORT"]),
         (["--registry=8081"], 2, ["8081", "HOST:PORT"]),
+        (["--metrics=https://127.0.0.1:0"], 2, ["needs a certificate", "PEM file"]),
+        (["--certificate=x"], 2, ["--certificate has no effect without --metrics https://"]),
+        (["--metrics-login=x"], 2, ["--metrics-login has no effect without --metrics"]),
+        (["--registry=127.0.0.1:0", "--registry-login=x"], 2, ["x cannot be read"]),
         (["--config=secure.properties"], 2, ["SASL_SSL", "needs a certificate"]),
     ],
 )
@@ -281,6 +289,37 @@ def test_a_folder_that_cannot_be_used_is_named_once(tmp_path: Path) -> None:
         open_local_store(tmp_path / "file", clock=SystemClock())
     told = f"cannot use the data folder {tmp_path / 'file'}: File exists"
     assert str(refused.value) == told
+
+
+def test_every_door_of_a_broker_that_has_only_tls(tmp_path: Path) -> None:
+    """The registry needs none of its listeners; metrics and registry have the certificate of the first one."""
+    make_ca(tmp_path, days=2)
+    make_server(tmp_path, ["127.0.0.1"], days=2)
+    (tmp_path / "login").write_text("alice:sesame\n")
+    with serving(
+        tmp_path,
+        "--ephemeral",
+        "--listen=SSL://127.0.0.1:0",
+        "--set=ssl.keystore.location=127.0.0.1.pem",
+        "--set=ssl.client.auth=required",
+        "--set=ssl.truststore.location=ca.pem",
+        "--registry=https://127.0.0.1:0",
+        "--registry-login=login",
+        "--metrics=https://127.0.0.1:0",
+        "--metrics-login=login",
+    ) as broker:
+        registry = broker.wait_for("registry_started")["url"]
+        metrics = broker.wait_for("metrics_served")["url"]
+        trust = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+        for url in (f"{registry}/subjects", metrics):
+            assert url.startswith("https://")
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                urllib.request.urlopen(url, timeout=WAIT_SECONDS, context=trust)
+            login = base64.b64encode(b"alice:sesame").decode()
+            request = urllib.request.Request(url, headers={"Authorization": f"Basic {login}"})
+            with urllib.request.urlopen(request, timeout=WAIT_SECONDS, context=trust) as answer:
+                assert answer.status == 200
+        assert "sesame" not in json.dumps(broker.events)
 
 
 @pytest.mark.parametrize("what", ["listen", "metrics"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.doors.conftest import Certificates
 
+import ottla
 from ottla.config.tls import TlsConfig
 from ottla.doors.door import Door
 from ottla.errors import ConfigError
@@ -25,7 +26,8 @@ from ottla.errors import ConfigError
 def test_an_address_says_whether_there_is_tls(
     certificates: Certificates, address: str, url: str
 ) -> None:
-    assert Door.read("--metrics", address, certificate=certificates.server).url == url
+    file = certificates.server if Door.uses_tls(address) else None
+    assert Door.read("--metrics", address, certificate=file).url == url
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,13 @@ def test_an_address_says_whether_there_is_tls(
 def test_an_address_with_a_mistake_is_refused(address: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         Door.read("--metrics", address, certificate_otherwise=TlsConfig())
+
+
+def test_nothing_is_accepted_and_ignored(certificates: Certificates) -> None:
+    with pytest.raises(ConfigError, match="does not use its certificate: write https://"):
+        Door.read("--metrics", "127.0.0.1:0", certificate=certificates.server)
+    with pytest.raises(ConfigError, match="no effect without metrics="):
+        ottla.Broker(metrics_login=certificates.server)
 
 
 def test_a_certificate_that_cannot_be_used_is_refused(
@@ -84,7 +93,7 @@ def test_a_door_for_strangers_warns(
     door = Door.read(
         "--metrics",
         address,
-        certificate=certificates.server,
+        certificate=certificates.server if Door.uses_tls(address) else None,
         login=login_file if has_login else None,
     )
     with caplog.at_level(logging.WARNING):

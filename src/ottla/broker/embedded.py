@@ -60,9 +60,9 @@ class Broker:
     Options have Kafka's names, as a dict with dots or as keywords with underscores: `Broker(num_partitions=3)`.
     Without `data_dir` the data is in a temporary folder that goes when the broker stops.
 
-    With `metrics="127.0.0.1:0"` it has metrics for Prometheus at `metrics_url`; for
-    `metrics="https://127.0.0.1:0"`, `metrics_certificate` is a PEM file with the private key and its certificates (by
-    default it is that of the first listener with TLS), and `metrics_login` a file of users (NAME:PASSWORD) and bearer tokens.
+    With `metrics="127.0.0.1:0"` it has metrics for Prometheus at `metrics_url`. For `metrics="https://127.0.0.1:0"`,
+    `metrics_certificate` is a PEM file with the private key and its certificates; by default it is that of the first
+    listener with TLS. `metrics_login` is a file of users (NAME:PASSWORD) and bearer tokens, one on a line.
 
     With `listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"` and the options of each it has several addresses;
     `servers_of_listener("SSL")` has those of one.
@@ -105,6 +105,10 @@ class Broker:
                 )
             given[name] = value
         _add_addresses(given, listen, advertise)
+        if metrics is None and (metrics_certificate is not None or metrics_login is not None):
+            raise ConfigError(
+                'metrics_certificate and metrics_login have no effect without metrics="HOST:PORT"'
+            )
         config = BrokerConfig.read(with_embedded_defaults(given))
         self._settings = BrokerSettings(
             config=config,

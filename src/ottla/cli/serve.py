@@ -46,6 +46,12 @@ def serve(arguments: Arguments) -> int:
     file = None if arguments.config is None else ServerFile(Path(arguments.config))
     settings = settings_of(arguments, file)
     registry = _registry_door(arguments, settings.config)
+    if arguments.certificate is not None and not any(
+        door is not None and door.certificate for door in (settings.metrics, registry)
+    ):
+        raise ConfigError(
+            "--certificate has no effect without --metrics https://… or --registry https://…"
+        )
     level = arguments.log_level or ("debug" if arguments.verbose else "info")
     log_lines.set_up_logging(arguments.log_format, level)
     if file is not None and file.without_effect:
@@ -106,7 +112,7 @@ def _door(
     return Door.read(
         flag,
         address,
-        certificate=arguments.certificate,
+        certificate=arguments.certificate if Door.uses_tls(address) else None,
         certificate_otherwise=certificate_of(config),
         login=login,
     )

@@ -45,6 +45,10 @@ class Door:
     ) -> Self:
         """Read HOST:PORT, or https://HOST:PORT; `certificate` is a PEM file, `login` a file of users and tokens."""
         scheme, endpoint = _scheme_and_endpoint(what, address)
+        if scheme == HTTP and certificate is not None:
+            raise ConfigError(
+                f"{what} {address} does not use its certificate: write https://{endpoint}"
+            )
         return cls(
             what,
             endpoint,
@@ -70,6 +74,11 @@ class Door:
             return ipaddress.ip_address(host).is_loopback
         except ValueError:
             return host in _LOCAL_NAMES
+
+    @staticmethod
+    def uses_tls(address: str) -> bool:
+        """Whether the text of an address says so."""
+        return address.lower().startswith(f"{HTTPS}://")
 
     def at(self, endpoint: Endpoint) -> Self:
         """The same door, at the address that was found for it."""

@@ -18,7 +18,7 @@ from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.metrics.request_counts import ApiCounts, observed
 from ottla.broker.network.connection import Connection, Traffic
 from ottla.broker.network.handshakes import CHECK_MS, Handshakes
-from ottla.broker.network.in_process import InProcessListener
+from ottla.broker.network.in_process import IN_PROCESS, InProcessListener
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.receive_buffers import Buffers
@@ -121,6 +121,7 @@ class Server:
         """Accepts connections of this process, too; returns the address for its clients."""
         if self._in_process is None:
             self._in_process = InProcessListener(self)
+            self.node.advertised[IN_PROCESS] = self._in_process.endpoint
         return self._in_process.endpoint
 
     def _maker_of_connections(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
@@ -294,6 +295,7 @@ class Server:
         if self._in_process is not None:
             self._in_process.close()
             self._in_process = None
+            del self.node.advertised[IN_PROCESS]
         for listener in self._listeners:
             for listening in listener.sockets:
                 self._loop.remove_reader(listening)

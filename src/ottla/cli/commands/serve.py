@@ -91,7 +91,7 @@ COMMAND: Final = Command(
         ),
         Option(
             "--certificate",
-            "for https://…: a PEM file with the private key and its certificates; default: the one of the first listener with TLS",
+            "for https://…: a PEM file with key and certificates; default: that of the first listener with TLS",
             type=FILE,
         ),
         Option(
