@@ -291,6 +291,33 @@ def test_a_folder_that_cannot_be_used_is_named_once(tmp_path: Path) -> None:
     assert str(refused.value) == told
 
 
+def test_doors_for_strangers_cannot_be_missed(tmp_path: Path) -> None:
+    arguments = [
+        "--ephemeral",
+        "--listen=127.0.0.1:0",
+        "--registry=0.0.0.0:0",
+        "--metrics=0.0.0.0:0",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ottla", "serve", *arguments],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("listening on")
+    process.terminate()
+    _, errors = process.communicate(timeout=WAIT_SECONDS)
+    for words in (
+        "WARNING: anybody who reaches http://0.0.0.0:",
+        "can read, change and delete schemas.",
+        "can read the metrics.",
+        "--metrics-login FILE",
+    ):
+        assert words in errors
+
+
 def test_every_door_of_a_broker_that_has_only_tls(tmp_path: Path) -> None:
     """The registry needs none of its listeners; metrics and registry have the certificate of the first one."""
     make_ca(tmp_path, days=2)

@@ -100,18 +100,21 @@ class Door:
 
         return peer_context(self.certificate)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether strangers may come in."""
+        return self.login is None and not self.is_local
+
     def warn_if_open(self) -> None:
         """Warns where strangers may come in, or may read along."""
-        if self.is_local:
-            return
-        if self.login is None:
+        if self.is_open:
             logger.warning(
                 "door_is_open",
                 "%(what)s: ANYBODY who reaches %(url)s may use it: give it a login, or listen on 127.0.0.1",
                 what=self.what,
                 url=self.url,
             )
-        elif self.certificate is None:
+        elif self.certificate is None and not self.is_local:
             logger.warning(
                 "door_is_not_encrypted",
                 "%(what)s: passwords and tokens go to %(url)s in plain text: use https",

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from tests import maven
 from tests.apache_kafka.programs import Kafka, free_ports
 
+import ottla
+
 ADMIN, ADMIN_PASSWORD = "admin", "admin-secret"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 # What our broker does not have, turned off.
@@ -22,6 +24,8 @@ OPTIONS: dict[str, object] = {
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": 0,
     "group.max.session.timeout.ms": 1_800_000,
+    "group.consumer.heartbeat.interval.ms": 500,
+    "group.consumer.min.heartbeat.interval.ms": 500,
     "group.consumer.session.timeout.ms": 1_800_000,
     "group.consumer.max.session.timeout.ms": 1_800_000,
     "offsets.topic.num.partitions": 1,
@@ -42,6 +46,20 @@ class Addresses(NamedTuple):
     anonymous: str
     login: str
     controller: str | None = None
+
+
+@contextmanager
+def secured_ottla() -> Iterator[Addresses]:
+    """Our broker."""
+    options = {
+        **OPTIONS,
+        "listeners": "OPEN://127.0.0.1:0,LOGIN://127.0.0.1:0",
+        "listener.security.protocol.map": "OPEN:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.login.plain.sasl.jaas.config": _LOGIN,
+    }
+    with ottla.Broker(options) as broker:
+        yield Addresses(broker.servers_of_listener("OPEN"), broker.servers_of_listener("LOGIN"))
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from tests.security.kafka_answers.brokers import secured_kafka
+from tests.security.kafka_answers.brokers import secured_kafka, secured_ottla
+from tests.security.kafka_answers.differences import expected
 from tests.security.kafka_answers.message_builder import APIS
 from tests.security.kafka_answers.table import CHAPTERS, answered, difference, record, recorded
 
@@ -24,6 +25,14 @@ def test_every_api_is_in_the_table() -> None:
     highest = {api.name: api.last_version for api in APIS.values()}
     for question in chain.from_iterable(CHAPTERS.values()):
         assert max(question.versions) <= highest[question.api], question
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_our_broker_answers_as_kafka_does(chapter: str) -> None:
+    with secured_ottla() as addresses:
+        found = answered(addresses, CHAPTERS[chapter])
+    changes = difference(expected(recorded(found)), found)
+    assert not changes, changes
 
 
 @pytest.mark.campaign

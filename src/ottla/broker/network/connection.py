@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from ottla.broker.loop.loop_share import LoopShare
-from ottla.broker.network.frame_buffer import FrameBuffer
+from ottla.broker.network.frame_buffer import SMALLEST_ROOM_BYTES, FrameBuffer
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.piecewise_transport import PiecewiseTransport, without_copies
 from ottla.broker.network.receive_buffers import Buffers
@@ -43,8 +43,10 @@ from ottla.broker.requests.request import (
 )
 from ottla.broker.security.caller import Caller
 from ottla.broker.security.listener_tls import UnmappedNameError
+from ottla.broker.security.sasl_gate import Answer, LaterStep, LoginFailed, SaslGate, Step
 from ottla.events import EventLog
 from ottla.model import Endpoint
+from ottla.ports import Buffer
 from ottla.wire.compile import decode_in_slices, decode_message
 from ottla.wire.framing import (
     API_VERSIONS_KEY,
@@ -60,6 +62,9 @@ logger = EventLog(__name__)
 SMALLEST_FRAME_BYTES = 8
 # One receive takes at most this much while connections wait for memory.
 SCARCE_RECEIVE_BYTES = 16 << 10
+# One receive before the client has authenticated itself, and the room for the beginning of a frame.
+LOGIN_RECEIVE_BYTES = 16 << 10
+LOGIN_ROOM_BYTES = 1 << 10
 # While small frames are handled, the clock is read once per this many bytes.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
 NOWHERE = Endpoint("", 0)
@@ -124,6 +129,14 @@ class Host(Protocol):
 
     def forget(self, connection: Connection) -> None: ...
 
+    def gate_for(self, connection: Connection) -> SaslGate:
+        """The gate of an admitted connection of a listener with SASL."""
+        ...
+
+    def login_over(self, connection: Connection) -> None:
+        """The client has authenticated itself, or has failed."""
+        ...
+
     def now(self) -> float: ...
 
 
@@ -144,6 +157,9 @@ class Connection(asyncio.BufferedProtocol):
         self._write_paused = False
         self._busy = False  # a coroutine handler is at work, and the next request waits for it
         self._reading_paused = False
+        self._gate: SaslGate | None = None
+        self._is_login = False  # only a login passes the gate
+        self._login_step: asyncio.Future[Step] | asyncio.TimerHandle | None = None
         self._draining = False
         self._batching = False
         self.last_active = 0.0
@@ -169,6 +185,11 @@ class Connection(asyncio.BufferedProtocol):
                 reason=refusal,
             )
             self._transport.abort()
+            return
+        if self.listener.requires_login:
+            self._gate = self._host.gate_for(self)
+            self._is_login = True
+            self._buffer.smallest_room_bytes = LOGIN_ROOM_BYTES
 
     def _locate(self, transport: asyncio.BaseTransport) -> None:
         self.caller.peer = _endpoint(transport.get_extra_info("peername"))
@@ -203,6 +224,8 @@ class Connection(asyncio.BufferedProtocol):
                 bytes=self._buffer.filled,
             )
         self._transport = None
+        if self._login_step is not None:
+            self._login_step.cancel()
         self._responses.cancel()
         self._responses.take_unsent()
         self._buffer.drop()
@@ -211,6 +234,8 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._buffer.filled:
             return self._buffer.free_space
+        if self._is_login:
+            return self._host.receive_buffer[:LOGIN_RECEIVE_BYTES]
         if self._host.unfinished.is_short:
             return self._host.receive_buffer[:SCARCE_RECEIVE_BYTES]
         return self._host.receive_buffer
@@ -256,6 +281,12 @@ class Connection(asyncio.BufferedProtocol):
             or self._responses.is_full
         )
 
+    @property
+    def _frame_limits(self) -> tuple[int, int]:
+        if self._is_login and self._gate is not None:
+            return self._gate.frame_limits
+        return SMALLEST_FRAME_BYTES, self._host.max_frame_bytes
+
     def _handle_frames(self, received: memoryview) -> int:
         """Handles complete frames as far as the limits allow; returns the number of bytes handled."""
         position, end = 0, len(received)
@@ -265,7 +296,8 @@ class Connection(asyncio.BufferedProtocol):
         self._batching = True
         while end - position >= SIZE_BYTES and self._may_handle:
             (size,) = read_size(received, position)
-            if not SMALLEST_FRAME_BYTES <= size <= self._host.max_frame_bytes:
+            smallest, largest = self._frame_limits
+            if not smallest <= size <= largest:
                 self._refuse_frame(bytes(received[position : position + SIZE_BYTES]), size)
                 break
             start = position + SIZE_BYTES
@@ -352,12 +384,13 @@ class Connection(asyncio.BufferedProtocol):
             if start.startswith(prefix):
                 self._refuse(f"it sent {name}, not Kafka's protocol")
                 return
-        self._close(
-            f"a frame of {size} bytes is outside of {SMALLEST_FRAME_BYTES}..{self._host.max_frame_bytes}"
-        )
+        smallest, largest = self._frame_limits
+        self._close(f"a frame of {size} bytes is outside of {smallest}..{largest}")
 
     def _handle_frame(self, frame: memoryview) -> None:
         try:
+            if self._gate is not None and not self._passes(self._gate, frame):
+                return
             api_key, version, correlation_id = read_request_start(frame)
             api = self._host.apis.get(api_key)
             if api is None:
@@ -430,6 +463,75 @@ class Connection(asyncio.BufferedProtocol):
             correlation_id,
         )
         self._run(large, context.version, correlation_id)
+
+    # Logins.
+
+    def _passes(self, gate: SaslGate, frame: memoryview) -> bool:
+        """Whether a frame passes the gate; one that does not is a step of a login."""
+        step = gate.take(frame)
+        if step is None:
+            return True
+        self._is_login = True
+        if isinstance(step, Answer | LoginFailed):
+            self._follow_login(gate, step)
+        else:
+            self._follow_later(gate, step)
+        return False
+
+    def _follow_login(self, gate: SaslGate, step: Step) -> None:
+        if isinstance(step, LoginFailed):
+            # Until its end the connection handles nothing, and takes no place from other logins.
+            self._busy = True
+            self._host.login_over(self)
+            self._login_step = asyncio.get_running_loop().call_later(
+                step.delay_seconds, self._end_failed_login, step.parts
+            )
+            return
+        self._responses.add_framed(step.parts)
+        if gate.is_open:
+            self._is_login = False
+            self._buffer.smallest_room_bytes = SMALLEST_ROOM_BYTES
+            self._host.login_over(self)
+            if not gate.session_ends:
+                self._gate = None
+
+    def _follow_later(self, gate: SaslGate, step: LaterStep) -> None:
+        """Follows a step that a thread works on; the connection handles nothing meanwhile."""
+        self._busy = True
+
+        def finish(done: asyncio.Future[Step]) -> None:
+            self._login_step = None
+            if done.cancelled() or self._is_closing:
+                return
+            error = done.exception()
+            if error is not None:
+                self._log_bug(error)
+                self._close("an internal error")
+                return
+            self._busy = False
+            self.last_active = self._host.now()
+            self._follow_login(gate, done.result())
+            self._send()
+            self._continue()
+
+        self._login_step = task = asyncio.ensure_future(step)
+        task.add_done_callback(finish)
+        # A task that is cancelled before it begins does not await the coroutine.
+        task.add_done_callback(lambda _: step.close())
+
+    def _end_failed_login(self, parts: list[Buffer] | None) -> None:
+        if self._is_closing:
+            return
+        self._traffic.faulted += 1
+        self._draining = True
+        if parts is not None:
+            self._responses.add_framed(parts)
+            self._send()
+        self.close()
+
+    def give_up_login(self, reason: str) -> None:
+        """The client has not authenticated itself in time."""
+        self._refuse(reason)
 
     # Responses out.
 

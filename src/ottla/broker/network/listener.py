@@ -6,12 +6,12 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Final
 
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.security.listener_tls import ListenerTls
 from ottla.config.listeners import ANY_HOST, PREFIX, ListenerConfig, ListenerSettings
-from ottla.errors import ConfigError
 from ottla.event_loop import addresses_of
 from ottla.model import Endpoint
 
@@ -28,11 +28,11 @@ class Listener:
         self.max_connections_name = f"{PREFIX}{settings.name.lower()}.max.connections"
         self.connections = 0
         self._servers: list[asyncio.Server] = []
+        # Whether every client has proved who it is before it is served.
+        self.authenticates = settings.uses_sasl or (
+            settings.uses_tls and config.ssl_client_auth == "required"
+        )
         self.tls = ListenerTls(settings.name, config) if settings.uses_tls else None
-        if settings.uses_sasl:
-            raise ConfigError(
-                f"listener {self.name}: the protocol {settings.protocol} is not available"
-            )
 
     @property
     def requires_login(self) -> bool:
@@ -85,6 +85,12 @@ class Listener:
     def sockets(self) -> list[socket.socket]:
         """The sockets that listen."""
         return [listening for server in self._servers for listening in server.sockets]
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether only programs of this machine can connect."""
+        addresses = [str(each.getsockname()[0]) for each in self.sockets]
+        return all(ip_address(address).is_loopback for address in addresses)
 
     def close(self) -> None:
         for server in self._servers:

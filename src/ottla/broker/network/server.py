@@ -30,8 +30,11 @@ from ottla.broker.partitions.compactor import Compactor
 from ottla.broker.partitions.retention import Retention
 from ottla.broker.requests.api import Api
 from ottla.broker.requests.apis import SERVED
+from ottla.broker.security.logins import Logins
+from ottla.broker.security.sasl_gate import SaslGate
 from ottla.config.listeners import ListenerSettings, connections_per_address
 from ottla.config.options import INT_MAX
+from ottla.errors import ConfigError
 from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import monotonic_ms
@@ -74,6 +77,7 @@ class Server:
             Listener(settings, node.options.config.of_listener(settings.name))
             for settings in listeners
         ]
+        self.logins = Logins(node, [listener.settings for listener in self._listeners])
         has_tls = any(listener.tls is not None for listener in self._listeners)
         self.encrypted_buffer = memoryview(bytearray(ENCRYPTED_BUFFER_BYTES if has_tls else 0))
         self.handshakes = Handshakes(self.now)
@@ -91,6 +95,11 @@ class Server:
     def endpoint(self) -> Endpoint:
         """The address of the first listener."""
         return self._listeners[0].endpoint
+
+    @property
+    def open_listeners(self) -> list[Listener]:
+        """The listeners that other machines can reach, and that ask clients for no proof of who they are."""
+        return [each for each in self._listeners if not (each.authenticates or each.is_on_loopback)]
 
     @property
     def share(self) -> LoopShare:
@@ -133,9 +142,11 @@ class Server:
     async def serve(self) -> None:
         """Accepts connections, and begins the periodic work."""
         try:
+            await self.logins.start()
             for listener in self._listeners:
                 await listener.serve()
-        except ListenError:
+        except (ListenError, ConfigError):
+            self.logins.stop()
             await self._stop_listening()
             raise
         self.node.uptime.watch()
@@ -238,6 +249,8 @@ class Server:
         if len(self._connections) >= config.max_connections:
             return f"max.connections={config.max_connections} is reached"
         most_here = self._most_connections_of(host)
+        if connection.listener.requires_login and self.logins.refuses(host):
+            return "too many logins from its address have failed"
         if here >= most_here:
             return f"max.connections.per.ip={most_here} is reached"
         listener = connection.listener
@@ -257,10 +270,19 @@ class Server:
             self._overrides_text, self._overrides = text, connections_per_address(text)
         return self._overrides.get(host, config.max_connections_per_ip)
 
+    def gate_for(self, connection: Connection) -> SaslGate:
+        listener = self.logins.by_listener[connection.listener.name]
+        self.logins.pending.add(connection)
+        return SaslGate(listener, self.apis, connection.caller)
+
+    def login_over(self, connection: Connection) -> None:
+        self.logins.pending.remove(connection)
+
     def forget(self, connection: Connection) -> None:
         if connection not in self._connections:
             return
         del self._connections[connection]
+        self.logins.pending.remove(connection)
         connection.listener.connections -= 1
         self.node.sessions.end_of(connection.peer)
         self.node.telemetry.end_of(connection.peer)
@@ -327,6 +349,7 @@ class Server:
         slow_log.cancel()
         for connection in list(self._connections):
             connection.abort()
+        self.logins.stop()
 
     def _log_slow_clients(self) -> None:
         """Logs the clients for which a stop waits."""
@@ -342,6 +365,7 @@ class Server:
     def kill(self) -> None:
         """Cuts every connection and cancels all work; `stop_killed` does the rest."""
         self._is_over = True
+        self.logins.stop()
         for task in self._tasks:
             task.cancel()
         for connection in list(self._connections):

@@ -105,6 +105,11 @@ class SchemaRegistry:
         return self._running_registry().url
 
     @property
+    def door(self) -> Door:
+        """Where it listens, and who may come in."""
+        return self._running_registry().door
+
+    @property
     def is_leader(self) -> bool:
         """Whether this is the registry that writes."""
         return self._running_registry().is_leader

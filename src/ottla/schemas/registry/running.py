@@ -55,6 +55,11 @@ class RunningRegistry:
         self._serving: asyncio.Task[None] | None = None
 
     @property
+    def door(self) -> Door:
+        """Where it listens."""
+        return self._door
+
+    @property
     def url(self) -> str:
         """Where clients of this machine reach it."""
         return self._door.at(_reachable(self._door.endpoint)).url
