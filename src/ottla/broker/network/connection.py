@@ -296,8 +296,12 @@ class Connection(asyncio.BufferedProtocol):
         self._batching = True
         while end - position >= SIZE_BYTES and self._may_handle:
             (size,) = read_size(received, position)
-            smallest, largest = self._frame_limits
-            if not smallest <= size <= largest:
+            if self._is_login:
+                smallest, largest = self._frame_limits
+                fits = smallest <= size <= largest
+            else:
+                fits = SMALLEST_FRAME_BYTES <= size <= self._host.max_frame_bytes
+            if not fits:
                 self._refuse_frame(bytes(received[position : position + SIZE_BYTES]), size)
                 break
             start = position + SIZE_BYTES
