@@ -173,8 +173,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = without_copies(transport)
-        self.caller.peer = _endpoint(transport.get_extra_info("peername"))
-        self.caller.local = _endpoint(transport.get_extra_info("sockname"))
+        self._locate(transport)
         self.last_active = self._host.now()
         refusal = self._host.admit(self)
         if refusal is not None:
@@ -191,6 +190,10 @@ class Connection(asyncio.BufferedProtocol):
             self._gate = self._host.gate_for(self)
             self._is_login = True
             self._buffer.smallest_room_bytes = LOGIN_ROOM_BYTES
+
+    def _locate(self, transport: asyncio.BaseTransport) -> None:
+        self.caller.peer = _endpoint(transport.get_extra_info("peername"))
+        self.caller.local = _endpoint(transport.get_extra_info("sockname"))
 
     def handshake_done(self, certificate: bytes | None) -> None:
         """The connection is encrypted; the certificate is the client's."""
