@@ -17,6 +17,7 @@ from ottla.broker.partitions.led_partitions import LedPartitions
 from ottla.broker.security.audit import AuditLog
 from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.caller import Caller
+from ottla.broker.security.quotas import NodeQuotas
 from ottla.broker.security.standard_authorizer import authorizer_of
 from ottla.broker.telemetry.telemetry import Telemetry
 from ottla.broker.topics import Topics
@@ -38,6 +39,9 @@ class Node:
         self.audit = AuditLog(self.node_id, cluster.clock.monotonic_seconds())
         self.authorizer: Authorizer = authorizer_of(
             self.options.config, cluster.catalog.acls, self.audit
+        )
+        self.quotas = NodeQuotas(
+            cluster.catalog.quotas, self.options, cluster.clock, cluster.mutation_usage
         )
         self.topics = Topics(cluster, self.options)
         self.partitions = LedPartitions(self.node_id, cluster, self.options)
@@ -100,4 +104,5 @@ class Node:
         self.groups.load_soon()
         self.transactions.load_soon()
         self.telemetry.tick()
+        self.quotas.forget_idle()
         self.audit.tick(self.cluster.clock.monotonic_seconds())

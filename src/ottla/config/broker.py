@@ -99,6 +99,20 @@ class BrokerConfig(Config):
         600_000,
         doc="How long a connection may be idle before the broker closes it; a negative value keeps it open.",
     )
+    controller_quota_window_num: int = option(
+        OptionType.INT,
+        11,
+        at_least=1,
+        doc="The number of windows of quotas on changes of topics: a client may use the quota of all of them at once.",
+        importance=Importance.LOW,
+    )
+    controller_quota_window_size_seconds: int = option(
+        OptionType.INT,
+        1,
+        at_least=1,
+        doc="The length of each window of quotas on changes of topics.",
+        importance=Importance.LOW,
+    )
     default_replication_factor: int = option(
         OptionType.INT,
         1,
@@ -339,6 +353,13 @@ class BrokerConfig(Config):
     log_segment_delete_delay_ms: int = _default_of(
         "file.delete.delay.ms", importance=Importance.HIGH
     )
+    max_connection_creation_rate: int = option(
+        OptionType.INT,
+        INT_MAX,
+        at_least=1,
+        doc="The most connections that the broker accepts in a second; others wait until they are accepted.",
+        dynamic=True,
+    )
     max_connections: int = option(
         OptionType.INT,
         INT_MAX,
@@ -464,6 +485,20 @@ class BrokerConfig(Config):
         doc="How long a partition remembers a producer id after its last write.",
         importance=Importance.LOW,
         dynamic=True,
+    )
+    quota_window_num: int = option(
+        OptionType.INT,
+        11,
+        at_least=1,
+        doc="The number of windows over which the rates of clients with quotas are measured.",
+        importance=Importance.LOW,
+    )
+    quota_window_size_seconds: int = option(
+        OptionType.INT,
+        1,
+        at_least=1,
+        doc="The length of each window over which the rates of clients with quotas are measured.",
+        importance=Importance.LOW,
     )
     socket_request_max_bytes: int = option(
         OptionType.INT,

@@ -11,14 +11,17 @@ _SECURITY = "remove it, listeners are plain TCP without authentication"
 SET_ON_CLIENT = "it is an option of clients, set it there"
 _THREADS = "remove it, one event loop replaces the threads"
 _SHARE_GROUPS = "remove it, there are no share groups"
-_QUOTAS = "remove it, there are no quotas"
+_DEFAULT_QUOTAS = (
+    "Kafka removed it, too: set a quota for the default client id instead, "
+    "as kafka-configs --entity-type clients --entity-default does"
+)
 
 UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "acks": SET_ON_CLIENT,
     "add.partitions.to.txn.retry.backoff.": "remove it, producers retry",
     "advertised.listeners": "use --advertise HOST:PORT",
     "alter.config.policy.class.name": _REMOVE,
-    "alter.log.dirs.": _QUOTAS,
+    "alter.log.dirs.": _REPLICATION,
     "auto.leader.rebalance.enable": _REPLICATION,
     "auto.offset.reset": SET_ON_CLIENT,
     "background.threads": _THREADS,
@@ -27,7 +30,7 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "broker.id.generation.enable": _CLUSTER,
     "broker.rack": _REPLICATION,
     "broker.session.timeout.ms": _CLUSTER,
-    "client.quota.": _QUOTAS,
+    "client.quota.": "remove it, quotas are those that are set for users, client ids and addresses",
     "connection.failed.authentication.delay.ms": _SECURITY,
     "connections.max.reauth.ms": _SECURITY,
     "control.plane.listener.name": _CLUSTER,
@@ -93,10 +96,11 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "producer.purgatory.purge.interval.requests": _REMOVE,
     "queued.max.request.bytes": "use socket.request.max.bytes",
     "queued.max.requests": _REMOVE,
-    "quota.": _QUOTAS,
+    "quota.consumer.default": _DEFAULT_QUOTAS,
+    "quota.producer.default": _DEFAULT_QUOTAS,
     "remote.": "remove it, there is no tiered storage",
     "replica.": _REPLICATION,
-    "replication.quota.": _QUOTAS,
+    "replication.quota.": _REPLICATION,
     "request.timeout.ms": _CLUSTER,
     "reserved.broker.max.id": _CLUSTER,
     "sasl.": _SECURITY,

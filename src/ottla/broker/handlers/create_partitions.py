@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
+from ottla.broker.requests.metering import partition_permit
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.topics import MorePartitions
 from ottla.errors import ErrorCode
@@ -15,6 +16,8 @@ from ottla.wire.messages.create_partitions import (
 )
 
 DIVISIONS = Divisions((Division("topics", "results", repeated=Repeated(("name",), most=2)),))
+
+FIRST_VERSION_WITH_STRICT_QUOTA = 3
 
 
 def handle(
@@ -32,6 +35,7 @@ def handle(
             for asked in request.topics
         ],
         request.validate_only,
+        partition_permit(context, FIRST_VERSION_WITH_STRICT_QUOTA),
     )
     return CreatePartitionsResponse(
         results=[

@@ -6,6 +6,7 @@ from collections.abc import Generator
 
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
+from ottla.broker.requests.metering import partition_permit
 from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.catalog import NewTopic, Topic
 from ottla.core.outcomes import Refused
@@ -19,6 +20,7 @@ from ottla.wire.messages.create_topics import (
 )
 
 FIRST_VERSION_WITH_CONFIGS = 5
+FIRST_VERSION_WITH_STRICT_QUOTA = 6
 # Each topic takes some time.
 FIRST_TOPICS = 8
 
@@ -26,11 +28,11 @@ FIRST_TOPICS = 8
 def handle(
     node: Node, request: CreateTopicsRequest, context: RequestContext
 ) -> Reply[CreateTopicsResponse]:
-    return node.cluster.share.answer(_respond(node, request, context.version), FIRST_TOPICS)
+    return node.cluster.share.answer(_respond(node, request, context), FIRST_TOPICS)
 
 
 def _respond(
-    node: Node, request: CreateTopicsRequest, version: int
+    node: Node, request: CreateTopicsRequest, context: RequestContext
 ) -> Generator[None, None, CreateTopicsResponse]:
     invalid: dict[str, Refused] = {}
     for asked in request.topics:
@@ -38,11 +40,15 @@ def _respond(
         if refused is not None:
             invalid[asked.name] = refused
     wanted = [_new_topic(asked) for asked in request.topics]
-    outcome = yield from node.topics.create_requested(wanted, invalid, request.validate_only)
+    permit = partition_permit(context, FIRST_VERSION_WITH_STRICT_QUOTA)
+    outcome = yield from node.topics.create_requested(
+        wanted, invalid, request.validate_only, permit
+    )
+    describes = context.version >= FIRST_VERSION_WITH_CONFIGS
     results = []
     for name in dict.fromkeys(asked.name for asked in request.topics):
         yield
-        results.append(_result(node, name, outcome[name], version >= FIRST_VERSION_WITH_CONFIGS))
+        results.append(_result(node, name, outcome[name], describes))
     return CreateTopicsResponse(topics=results)
 
 

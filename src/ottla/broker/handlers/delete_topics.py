@@ -7,6 +7,7 @@ from collections.abc import Generator
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
+from ottla.broker.requests.metering import partition_permit
 from ottla.broker.requests.request import Reply, RequestContext
 from ottla.broker.topics import TopicToDelete
 from ottla.core.catalog import Topic
@@ -32,6 +33,7 @@ DIVISIONS = Divisions(
     )
 )
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
+FIRST_VERSION_WITH_STRICT_QUOTA = 5
 
 
 def handle(
@@ -42,7 +44,8 @@ def handle(
         [
             TopicToDelete(asked.name, None if asked.topic_id == ZERO_UUID else asked.topic_id)
             for asked in wanted
-        ]
+        ],
+        partition_permit(context, FIRST_VERSION_WITH_STRICT_QUOTA),
     )
     response = DeleteTopicsResponse(
         responses=[

@@ -8,6 +8,7 @@ from uuid import UUID
 from ottla.broker.node import Node
 from ottla.broker.requests.api import MAX_ELEMENTS_IN_SLICES, serve
 from ottla.broker.requests.request import Reply, RequestContext
+from ottla.broker.security.quotas import unlimited
 from ottla.core.catalog import Topic
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
@@ -45,7 +46,7 @@ def _respond(
         for topic in list(node.cluster.catalog.topics.values()):
             topics.append((yield from _described(node, topic)))
     else:
-        topics = yield from _wanted(node, wanted, request, context.version)
+        topics = yield from _wanted(node, wanted, request, context)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=endpoint.host, port=endpoint.port)
@@ -58,7 +59,10 @@ def _respond(
 
 
 def _wanted(
-    node: Node, wanted: list[MetadataRequestTopic], request: MetadataRequest, version: int
+    node: Node,
+    wanted: list[MetadataRequestTopic],
+    request: MetadataRequest,
+    context: RequestContext,
 ) -> Generator[None, None, list[MetadataResponseTopic]]:
     """The topics that are asked for, each of them once."""
     unique: dict[tuple[UUID, str | None], MetadataRequestTopic] = {}
@@ -69,12 +73,14 @@ def _wanted(
     not_made: Mapping[str, Refused] = {}
     if request.allow_auto_topic_creation:
         names = [name for topic_id, name in unique if name is not None and topic_id == ZERO_UUID]
-        not_made = yield from node.topics.create_on_first_use(names, MAX_CREATED)
+        meter = context.meter
+        permit = unlimited if meter is None else meter.strict_permit_without_wait()
+        not_made = yield from node.topics.create_on_first_use(names, MAX_CREATED, permit)
     topics: list[MetadataResponseTopic] = []
     for asked in unique.values():
         if not len(topics) % NAMES_PER_STEP:
             yield
-        topics.append((yield from _answer(node, asked, not_made, version)))
+        topics.append((yield from _answer(node, asked, not_made, context.version)))
     return topics
 
 

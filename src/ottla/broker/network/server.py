@@ -120,6 +120,8 @@ class Server:
 
     async def catch_up(self) -> None:
         """Does the periodic work that is due by a clock that was moved."""
+        for connection in list(self._connections):
+            connection.end_mute_in_time()
         await self._tick_store()
         await self._expire_producers()
         await self._retention.apply()
