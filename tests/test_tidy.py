@@ -28,7 +28,7 @@ LAYERS = [
     ],
     ["access", "durations", "exposition", "model"],
     ["config"],
-    ["wire", "records"],
+    ["tls", "wire", "records"],
     ["core"],
     ["ports"],
     ["storage"],

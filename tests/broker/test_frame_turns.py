@@ -6,6 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+from tests.broker.listeners import plaintext_listener
+
 from ottla.broker.loop.loop_share import TURN_SECONDS, UNTIMED_FRAMES, LoopShare
 from ottla.broker.network.connection import BYTES_PER_CHECK, Connection, Host, Traffic
 from ottla.broker.network.receive_buffers import Buffers
@@ -72,7 +74,10 @@ class Server:
             forget=lambda connection: None,
             now=lambda: self.now,
         )
-        self._connections = [Connection(cast(Host, host)) for _ in range(connection_count)]
+        listener = plaintext_listener()
+        self._connections = [
+            Connection(cast(Host, host), listener) for _ in range(connection_count)
+        ]
         for connection in self._connections:
             connection.connection_made(Silent())
 

@@ -51,11 +51,10 @@ def test_only_a_broker_with_a_process_of_its_own_changes_how_python_collects() -
 import asyncio, gc
 from ottla.broker.runtime import BrokerSettings, start_broker
 from ottla.config.broker import BrokerConfig
-from ottla.model import Endpoint
 
 async def thresholds(own):
     broker = await start_broker(BrokerSettings(
-        config=BrokerConfig.read({}), listen=Endpoint("127.0.0.1", 0), has_own_process=own))
+        config=BrokerConfig.read({"listeners": "PLAINTEXT://127.0.0.1:0"}), has_own_process=own))
     found = gc.get_threshold()
     await broker.stop()
     return found

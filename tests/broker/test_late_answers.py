@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from tests.broker.listeners import plaintext_listener
 
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.network.connection import Connection, Traffic
@@ -79,7 +80,7 @@ class Client:
     def __init__(self, request_count: int) -> None:
         self.host = LateHost()
         self.transport = WrittenTransport()
-        self.connection = Connection(self.host)
+        self.connection = Connection(self.host, plaintext_listener())
         self.connection.connection_made(self.transport)
         request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
         frames = b"".join(frame_request(request, VERSION, n, None) for n in range(request_count))

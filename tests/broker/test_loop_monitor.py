@@ -21,7 +21,6 @@ from ottla.broker.loop.loop_monitor import LoopHolds, LoopMonitor, ProcessorWait
 from ottla.broker.runtime import BrokerSettings, start_broker
 from ottla.config.broker import BrokerConfig
 from ottla.event_loop import new_event_loop
-from ottla.model import Endpoint
 
 LOOPS = [
     pytest.param(new_event_loop, id="uvloop"),
@@ -178,7 +177,8 @@ def test_only_a_broker_with_its_own_process_logs_what_held_its_loop(
 ) -> None:
     async def run() -> None:
         settings = BrokerSettings(
-            BrokerConfig.read({}), Endpoint("127.0.0.1", 0), has_own_process=has_own_process
+            BrokerConfig.read({"listeners": "PLAINTEXT://127.0.0.1:0"}),
+            has_own_process=has_own_process,
         )
         broker = await start_broker(settings)
         time.sleep(loop_monitor.QUIET_PERIOD_SECONDS + 0.3)

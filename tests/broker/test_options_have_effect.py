@@ -19,6 +19,7 @@ from tests.broker.txn_option_probes import TRANSACTION_PROBES
 
 from ottla.config.authorization import STANDARD_AUTHORIZER
 from ottla.config.broker import BrokerConfig, inherited
+from ottla.config.listeners import ListenerConfig
 from ottla.config.options import options_of
 from ottla.config.topic import TopicConfig
 from ottla.errors import ErrorCode
@@ -66,6 +67,13 @@ CONSUMER_GROUP_OPTIONS = {
     "group.consumer.session.timeout.ms": "50000",
     "group.coordinator.rebalance.protocols": "classic",
 }
+# tests/broker/security sees what these do: options of listeners, and what has an effect with those only.
+LISTENER_OPTIONS = {
+    "advertised.listeners",
+    "listener.security.protocol.map",
+    "listeners",
+    *(name for name in options_of(ListenerConfig) if not name.startswith("max.connection")),
+}
 # Options of authorization, with values that go together; security/test_acl_requests.py sees what they do.
 AUTHORIZATION_OPTIONS = {
     "allow.everyone.if.no.acl.found": "true",
@@ -80,6 +88,7 @@ SET_BY_EMBEDDED = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
+    "listeners": "PLAINTEXT://127.0.0.1:0",
 }
 # A value of each option that is not its default.
 OTHER_VALUES = {
@@ -116,7 +125,12 @@ def patience(way: str) -> float:
 def test_every_option_is_in_the_tables() -> None:
     assert {*TOPIC_PROBES, *PROBED_ELSEWHERE} == set(TOPIC_OPTIONS) - WITHOUT_EFFECT
     in_tables = {*BROKER_PROBES, *PROBED_BY_ITSELF, *BROKER_TO_TOPIC}
-    elsewhere = {*CLEANER_OPTIONS, *CONSUMER_GROUP_OPTIONS, *AUTHORIZATION_OPTIONS}
+    elsewhere = {
+        *CLEANER_OPTIONS,
+        *CONSUMER_GROUP_OPTIONS,
+        *AUTHORIZATION_OPTIONS,
+        *LISTENER_OPTIONS,
+    }
     assert set(BROKER_OPTIONS) == in_tables | elsewhere
 
 
@@ -208,7 +222,7 @@ def test_every_broker_option_is_shown_with_source_and_default(start: Starter) ->
             assert (shown_value, option.read_only) == (value, not known.dynamic), name
 
 
-@pytest.mark.parametrize("name", BROKER_OPTIONS)
+@pytest.mark.parametrize("name", [name for name in BROKER_OPTIONS if name not in LISTENER_OPTIONS])
 def test_a_broker_option_that_is_set_is_shown_with_its_source(start: Starter, name: str) -> None:
     value = broker_value(name)
     node = value if name == "node.id" else "1"

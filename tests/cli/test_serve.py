@@ -223,7 +223,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["--listen=192.0.2.1:9092"], 1, ["192.0.2.1:9092", "must belong to this machine"]),
         (["--metrics=9464"], 2, ["9464", "HOST:PORT"]),
         (["--registry=8081"], 2, ["8081", "HOST:PORT"]),
-        (["--config=secure.properties"], 2, ["SASL_SSL", "plain TCP"]),
+        (["--config=secure.properties"], 2, ["SASL_SSL", "needs a certificate"]),
     ],
 )
 def test_a_start_that_fails_is_one_line_that_says_what_to_try(
@@ -288,8 +288,9 @@ def test_a_port_in_use_leaves_no_folder_behind(tmp_path: Path, what: str) -> Non
         used = Endpoint("127.0.0.1", other.getsockname()[1])
         free = Endpoint("127.0.0.1", 0)
         settings = BrokerSettings(
-            config=BrokerConfig(),
-            listen=used if what == "listen" else free,
+            config=BrokerConfig.read(
+                {"listeners": f"PLAINTEXT://{used if what == 'listen' else free}"}
+            ),
             metrics=used if what == "metrics" else free,
             data_dir=str(tmp_path / "new"),
         )

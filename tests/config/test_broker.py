@@ -10,8 +10,10 @@ from ottla.errors import ConfigError
 LONG_MAX = "9223372036854775807"
 INT_MAX = "2147483647"
 
-# Kafka 4.0's documented defaults, except node.id (which Kafka wants to be given) and our own.
+# Kafka 4.0's documented defaults, except node.id (which Kafka wants to be given), listeners (which is every interface
+# there), the types of stores (JKS there), and our own.
 KAFKA_DEFAULTS = {
+    "advertised.listeners": (OptionType.LIST, None),
     "allow.everyone.if.no.acl.found": (OptionType.BOOLEAN, "false"),
     "authorizer.class.name": (OptionType.STRING, ""),
     "auto.create.topics.enable": (OptionType.BOOLEAN, "true"),
@@ -59,6 +61,11 @@ KAFKA_DEFAULTS = {
     "log.index.size.max.bytes": (OptionType.INT, "10485760"),
     "log.message.timestamp.after.max.ms": (OptionType.LONG, "3600000"),
     "log.message.timestamp.before.max.ms": (OptionType.LONG, LONG_MAX),
+    "listener.security.protocol.map": (
+        OptionType.STRING,
+        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+    ),
+    "listeners": (OptionType.LIST, "PLAINTEXT://127.0.0.1:9092"),
     "log.message.timestamp.type": (OptionType.STRING, "CreateTime"),
     "log.retention.bytes": (OptionType.LONG, "-1"),
     "log.retention.check.interval.ms": (OptionType.LONG, "300000"),
@@ -72,7 +79,13 @@ KAFKA_DEFAULTS = {
     "log.segment.bytes": (OptionType.INT, "1073741824"),
     "log.segment.delete.delay.ms": (OptionType.LONG, "60000"),
     "max.connections": (OptionType.INT, INT_MAX),
+    "controller.quota.window.num": (OptionType.INT, 11),
+    "controller.quota.window.size.seconds": (OptionType.INT, 1),
+    "quota.window.num": (OptionType.INT, 11),
+    "quota.window.size.seconds": (OptionType.INT, 1),
+    "max.connection.creation.rate": (OptionType.INT, INT_MAX),
     "max.connections.per.ip": (OptionType.INT, INT_MAX),
+    "max.connections.per.ip.overrides": (OptionType.STRING, ""),
     "max.incremental.fetch.session.cache.slots": (OptionType.INT, "1000"),
     "message.max.bytes": (OptionType.INT, "1048588"),
     "min.insync.replicas": (OptionType.INT, "1"),
@@ -91,6 +104,21 @@ KAFKA_DEFAULTS = {
     "producer.id.expiration.check.interval.ms": (OptionType.INT, "600000"),
     "producer.id.expiration.ms": (OptionType.INT, "86400000"),
     "socket.request.max.bytes": (OptionType.INT, "104857600"),
+    "ssl.cipher.suites": (OptionType.LIST, ""),
+    "ssl.client.auth": (OptionType.STRING, "none"),
+    "ssl.enabled.protocols": (OptionType.LIST, "TLSv1.2,TLSv1.3"),
+    "ssl.key.password": (OptionType.PASSWORD, None),
+    "ssl.keystore.certificate.chain": (OptionType.PASSWORD, None),
+    "ssl.keystore.key": (OptionType.PASSWORD, None),
+    "ssl.keystore.location": (OptionType.STRING, None),
+    "ssl.keystore.password": (OptionType.PASSWORD, None),
+    "ssl.keystore.type": (OptionType.STRING, "PEM"),
+    "ssl.principal.mapping.rules": (OptionType.STRING, "DEFAULT"),
+    "ssl.protocol": (OptionType.STRING, "TLSv1.3"),
+    "ssl.truststore.certificates": (OptionType.PASSWORD, None),
+    "ssl.truststore.location": (OptionType.STRING, None),
+    "ssl.truststore.password": (OptionType.PASSWORD, None),
+    "ssl.truststore.type": (OptionType.STRING, "PEM"),
     "super.users": (OptionType.STRING, ""),
     "telemetry.max.bytes": (OptionType.INT, "1048576"),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": (OptionType.INT, "10000"),
@@ -253,7 +281,17 @@ def test_broker_options_are_no_topic_options() -> None:
         ({"add.partitions.to.txn.retry.backoff.ms": "20"}, "producers retry"),
         ({"add.partitions.to.txn.retry.backoff.max.ms": "9"}, "producers retry"),
         ({"log.dirs": "/var/kafka"}, "use --data DIR"),
-        ({"listeners": "PLAINTEXT://:9092"}, "use --listen"),
+        ({"listeners": ""}, "listeners is empty"),
+        ({"listeners": "localhost:9092"}, "NAME://HOST:PORT"),
+        ({"listener.name.plaintext.max.conections": "1"}, r"did you mean max.connections\?"),
+        ({"listener.name.PLAINTEXT.max.connections": "1"}, "in lower case"),
+        ({"listener.name.plaintext.ssl.client.auth": "required"}, "has no effect"),
+        ({"listener.name.ssl.max.connections": "1"}, "listeners has no SSL"),
+        ({"ssl.client.auth": "required"}, "ssl.client.auth has no effect"),
+        ({"ssl.provider": "x"}, "classes of a JVM"),
+        ({"max.connections.per.ip": "0"}, "max.connections.per.ip.overrides"),
+        ({"max.connections.per.ip.overrides": "localhost:1"}, "ADDRESS:NUMBER"),
+        ({"max.connections.per.ip.overrides": "10.0.0.1"}, "ADDRESS:NUMBER"),
         ({"zookeeper.connect": "x"}, "is a broker option of Kafka that Ottla does not have"),
         ({"log.segment.byte": "x"}, r"did you mean log.segment.bytes\?"),
     ],
@@ -311,3 +349,23 @@ def test_what_was_altered_goes_before_what_was_given() -> None:
 def test_a_read_only_option_cannot_be_altered() -> None:
     with pytest.raises(ConfigError, match=r"node.id cannot be altered: set it when the broker"):
         with_dynamic(BrokerConfig(), DynamicOptions({}, {"node.id": "2"}))
+
+
+def test_a_listener_has_the_options_of_the_broker_except_its_own() -> None:
+    config = BrokerConfig.read(
+        {
+            "listeners": "INTERNAL://:1,EXTERNAL://:2",
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:SSL",
+            "max.connections": "10",
+            "ssl.keystore.location": "broker.pem",
+            "listener.name.external.max.connections": "3",
+            "listener.name.external.ssl.keystore.location": "external.pem",
+        }
+    )
+    internal, external = config.of_listener("INTERNAL"), config.of_listener("EXTERNAL")
+    assert (internal.max_connections, external.max_connections) == (10, 3)
+    assert internal.ssl_keystore_location == "broker.pem"
+    assert external.ssl_keystore_location == "external.pem"
+    assert BrokerConfig.read(config.texts()) == config
+    dynamic = DynamicOptions({}, {"listener.name.external.max.connections": "4"})
+    assert with_dynamic(config, dynamic).of_listener("EXTERNAL").max_connections == 4

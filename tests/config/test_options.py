@@ -71,7 +71,7 @@ def values_of(known: ConfigOption) -> st.SearchStrategy[Value]:
         case OptionType.STRING | OptionType.PASSWORD if not known.choices:
             return st.text("abc:;=", max_size=9)
         case OptionType.STRING | OptionType.PASSWORD:
-            return st.sampled_from(known.choices)
+            return st.sampled_from(known.choices or ("a", "b c"))
         case _:
             limit = 1 << (_BITS[known.type] - 1)
             low = -limit if known.at_least is None else int(known.at_least)

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.config.authorization import super_user_principals
 from ottla.config.broker import BrokerConfig
+from ottla.config.listeners import ListenerSettings
 from ottla.config.server_file import ServerFile
 from ottla.config.unsupported_broker_options import UNSUPPORTED_BROKER_OPTIONS
 from ottla.errors import ConfigError
@@ -58,12 +59,15 @@ def file_of(folder: Path, text: str) -> ServerFile:
 
 def test_kafkas_own_file_is_used_as_far_as_it_means_something(tmp_path: Path) -> None:
     file = file_of(tmp_path, KAFKAS)
-    assert file.listen() == Endpoint("::", 9092)
-    assert file.advertise() == Endpoint("localhost", 9092)
     assert file.data_dir() == "/var/lib/kafka"
     config = BrokerConfig.read(file.options)
+    listen, advertised = Endpoint("::", 9092), Endpoint("localhost", 9092)
+    assert config.all_listeners == (ListenerSettings("PLAINTEXT", "PLAINTEXT", listen, advertised),)
     assert (config.node_id, config.transaction_state_log_min_isr) == (1, 1)
     assert config.given == {
+        "listeners",
+        "advertised.listeners",
+        "listener.security.protocol.map",
         "node.id",
         "socket.request.max.bytes",
         "num.partitions",
@@ -74,7 +78,7 @@ def test_kafkas_own_file_is_used_as_far_as_it_means_something(tmp_path: Path) ->
         "log.segment.bytes",
         "log.retention.check.interval.ms",
     }
-    places = {"listeners", "advertised.listeners", "log.dirs"}
+    places = {"log.dirs"}
     every = {line.partition("=")[0] for line in KAFKAS.splitlines()}
     assert set(file.without_effect) == every - config.given - places, (
         "whatever is not used is named"
@@ -84,7 +88,7 @@ def test_kafkas_own_file_is_used_as_far_as_it_means_something(tmp_path: Path) ->
 def test_a_file_of_zookeepers_time_is_used_too(tmp_path: Path) -> None:
     file = file_of(tmp_path, ZOOKEEPERS)
     assert BrokerConfig.read(file.options).node_id == 0
-    assert (file.listen(), file.advertise()) == (None, None)
+    assert "listeners" not in file.options
     assert file.without_effect[-1] == "zookeeper.connection.timeout.ms"
 
 
@@ -114,7 +118,6 @@ def test_an_authorizer_is_used(tmp_path: Path) -> None:
         ("remote.log.storage.system.enable=true", ["tiered storage"]),
         ("process.roles=controller", ["process.roles=controller"]),
         ("controller.quorum.voters=1@a:1,2@b:1,3@c:1", ["controller.quorum.voters", "several"]),
-        ("max.connections.per.ip.overrides=h:1", ["max.connections.per.ip"]),
         ("num.partition=3", ["num.partition", "did you mean num.partitions?"]),
         ("acks=all", ["acks", "option of clients"]),
         ("my.own.option=1", ["my.own.option"]),
@@ -131,57 +134,65 @@ def test_what_cannot_be_left_out_is_refused(tmp_path: Path, text: str, words: li
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("listeners=SASL_SSL://:9092", ["SASL_SSL://", "plain TCP", "--listen HOST:PORT"]),
+        ("listeners=SSL://:9092", ["SSL", "needs a certificate", "ssl.keystore.location"]),
         (
             "listeners=CLIENTS://:9092\nlistener.security.protocol.map=CLIENTS:SSL",
-            ["CLIENTS://", "plain TCP"],
+            ["CLIENTS (SSL)", "needs a certificate"],
         ),
         ("listeners=PLAINTEXT://:1,PLAINTEXT2://:2", ["protocol.map", "PLAINTEXT2"]),
-        (
-            "listeners=IN://:1,OUT://:2\nlistener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT",
-            ["IN://:1, OUT://:2", "exactly one is supported", "--listen"],
-        ),
+        ("listeners=PLAINTEXT://:1,PLAINTEXT://:2", ["two listeners", "PLAINTEXT"]),
+        ("listeners=PLAINTEXT://:1,SASL_PLAINTEXT://:1", ["port 1 twice"]),
         (
             "listeners=CONTROLLER://:1\ncontroller.listener.names=CONTROLLER",
             ["none for clients"],
         ),
         ("listeners=localhost:9092", ["NAME://HOST:PORT"]),
         ("listeners=PLAINTEXT://:99999", ["NAME://HOST:PORT"]),
+        ("advertised.listeners=PLAINTEXT://:9092", ["no host"]),
+        ("advertised.listeners=PLAINTEXT://0.0.0.0:9092", ["no host"]),
+        ("advertised.listeners=SSL://h:9092", ["listeners has no SSL"]),
+        ("listener.name.other.ssl.client.auth=required", ["listeners has no OTHER"]),
+        ("listeners=SSL://:1\nssl.keystore.location=store.jks", ["JKS", "keytool"]),
+        (
+            "listeners=SSL://:1\nssl.keystore.location=k.pem\nssl.client.auth=required",
+            ["ssl.client.auth=required", "ssl.truststore.location"],
+        ),
     ],
 )
 def test_listeners_that_cannot_be_had_are_refused(
     tmp_path: Path, text: str, words: list[str]
 ) -> None:
-    file = file_of(tmp_path, text)
     with pytest.raises(ConfigError) as refused:
-        file.listen()
+        BrokerConfig.read(file_of(tmp_path, text).options)
     for word in words:
         assert word in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "endpoint"),
+    ("text", "found"),
     [
-        ("listeners=PLAINTEXT://127.0.0.1:9092", Endpoint("127.0.0.1", 9092)),
-        ("listeners=PLAINTEXT://[::1]:9092", Endpoint("::1", 9092)),
-        ("listeners=plaintext://0.0.0.0:0", Endpoint("0.0.0.0", 0)),
+        ("listeners=PLAINTEXT://127.0.0.1:9092", [("PLAINTEXT", "PLAINTEXT", "127.0.0.1:9092")]),
+        ("listeners=PLAINTEXT://[::1]:9092", [("PLAINTEXT", "PLAINTEXT", "[::1]:9092")]),
+        ("listeners=plaintext://0.0.0.0:0", [("PLAINTEXT", "PLAINTEXT", "0.0.0.0:0")]),
         (
-            "listeners=EXTERNAL://h:1\nlistener.security.protocol.map=EXTERNAL:PLAINTEXT",
-            Endpoint("h", 1),
+            "listeners=IN://:1,OUT://h:2,CONTROLLER://:3\nssl.keystore.location=k.pem\n"
+            "listener.security.protocol.map=IN:PLAINTEXT,OUT:SSL,CONTROLLER:PLAINTEXT",
+            [("IN", "PLAINTEXT", "[::]:1"), ("OUT", "SSL", "h:2")],
         ),
-        ("listeners=", None),
-        ("", None),
+        ("listeners=", [("PLAINTEXT", "PLAINTEXT", "127.0.0.1:9092")]),
+        ("", [("PLAINTEXT", "PLAINTEXT", "127.0.0.1:9092")]),
     ],
 )
 def test_listeners_are_read_as_kafka_does(
-    tmp_path: Path, text: str, endpoint: Endpoint | None
+    tmp_path: Path, text: str, found: list[tuple[str, str, str]]
 ) -> None:
-    assert file_of(tmp_path, text).listen() == endpoint
+    config = BrokerConfig.read(file_of(tmp_path, text).options)
+    assert [(each.name, each.protocol, str(each.listen)) for each in config.all_listeners] == found
 
 
-def test_an_advertised_address_needs_a_host(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no host"):
-        file_of(tmp_path, "advertised.listeners=PLAINTEXT://:9092").advertise()
+def test_options_of_a_controllers_listener_have_no_effect(tmp_path: Path) -> None:
+    file = file_of(tmp_path, "listener.name.controller.ssl.keystore.location=/k")
+    assert file.without_effect == ("listener.name.controller.ssl.keystore.location",)
 
 
 def test_two_data_folders_are_refused(tmp_path: Path) -> None:
@@ -197,7 +208,7 @@ def test_no_option_of_kafkas_is_left_out_silently(tmp_path: Path, name: str) -> 
         told = ", ".join(file_of(tmp_path, f"{name}=1").without_effect)
     except ConfigError as error:
         told = str(error)
-    assert name in told or name in ("listeners", "advertised.listeners", "log.dirs", "log.dir")
+    assert name in told or name in ("log.dirs", "log.dir")
 
 
 def test_security_options_of_a_plain_listener_mean_nothing_in_kafka_either(tmp_path: Path) -> None:

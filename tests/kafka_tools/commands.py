@@ -33,6 +33,7 @@ _OFFSETS = f"{_TOOLS}.GetOffsetShell"
 _DELETE_RECORDS = f"{_TOOLS}.DeleteRecordsCommand"
 _TOPICS = f"{_TOOLS}.TopicCommand"
 _API_VERSIONS = f"{_TOOLS}.BrokerApiVersionsCommand"
+_ACLS = f"{_TOOLS}.AclCommand"
 _PRODUCER_PERF = f"{_TOOLS}.ProducerPerformance"
 
 SECONDS = 30.0
@@ -182,6 +183,8 @@ COMMANDS = (
     Command(_SHARE_GROUPS, "AT --describe --group some"),
     Command(_STREAMS_GROUPS, "AT --list"),
     Command(_STREAMS_GROUPS, "AT --describe --group some"),
+    Command(_ACLS, "AT --list"),
+    Command(_ACLS, "AT --add --allow-principal User:bob --operation Read --topic orders"),
     Command(
         _PRODUCER_PERF,
         "AT --topic orders --num-records 10 --record-size 10 --throughput -1",

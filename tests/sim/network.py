@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
+from tests.broker.listeners import plaintext_listener
 from tests.sim.loop import Owner, VirtualLoop
 from tests.sim.trace import Trace
 from tests.sim.weather import CALM
@@ -113,7 +114,7 @@ class _ServerEnd(asyncio.Transport):
         self._is_reading = True
         self._is_gone = False
         self.exchanges: dict[int, Exchange] = {}
-        self._connection = Connection(host)
+        self._connection = Connection(host, plaintext_listener())
         self._connection.connection_made(self)
         host.ends[self] = None
 

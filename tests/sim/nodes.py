@@ -20,6 +20,7 @@ from ottla.broker.partitions.compactor import Compactor
 from ottla.broker.requests.apis import SERVED
 from ottla.broker.requests.local_peers import LocalPeers
 from ottla.config.broker import BrokerConfig
+from ottla.config.listeners import DEFAULT_LISTENER
 from ottla.errors import ErrorCode
 from ottla.model import topic_id_text
 from ottla.ports import PartitionRef
@@ -160,7 +161,7 @@ class Nodes:
         node.groups.load_all = visited(owner, node.groups.load_all)  # type: ignore[method-assign]
         node.groups.ask_all = visited(owner, node.groups.ask_all)  # type: ignore[method-assign]
         node.partitions._opener.open = at_home(owner, node.partitions._opener.open)  # type: ignore[method-assign]
-        node.advertised = endpoint_of(node_id)
+        node.advertised = {DEFAULT_LISTENER: endpoint_of(node_id)}
         node.uptime.watch()
         return node
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
 from ottla.config.broker import BrokerConfig, with_embedded_defaults
-from ottla.config.options import dotted_names
+from ottla.config.listeners import advertised_text, listener_text
+from ottla.config.options import dotted_names, options_of
 from ottla.errors import ConfigError, IllegalStateError
 from ottla.event_loop import new_event_loop
 from ottla.model import Endpoint
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 STOP_SECONDS = 30
+DEFAULT_LISTEN = "127.0.0.1:0"
 
 # Programs that want to see the log of a broker in their process configure logging. Clients are left
 # alone: their warnings are about the program that they are in, and Python prints them where nothing is configured.
@@ -54,6 +56,9 @@ class Broker:
 
     With `metrics="127.0.0.1:0"` it has metrics for Prometheus at `metrics_url`.
 
+    With `listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"` and the options of each it has several addresses;
+    `servers_of_listener("SSL")` has those of one.
+
     With `nodes` it is a cluster of that many brokers in this process, each with an address of its own, to test what a
     program does when leaders move (`move_leader`) and brokers go (`kill_node`) and come back (`start_node`):
 
@@ -71,7 +76,7 @@ class Broker:
         options: Mapping[str, object] | None = None,
         *,
         data_dir: str | os.PathLike[str] | None = None,
-        listen: str = "127.0.0.1:0",
+        listen: str | None = None,
         advertise: str | None = None,
         nodes: int = 1,
         metrics: str | None = None,
@@ -89,13 +94,11 @@ class Broker:
                     f"{name} is given twice, in the dict and as a keyword: give it once"
                 )
             given[name] = value
+        _add_addresses(given, listen, advertise)
         self._settings = BrokerSettings(
-            BrokerConfig.read(with_embedded_defaults(given)),
-            Endpoint.parse(listen),
-            None if advertise is None else Endpoint.parse(advertise),
-            None,
-            nodes,
-            None if metrics is None else Endpoint.parse(metrics),
+            config=BrokerConfig.read(with_embedded_defaults(given)),
+            nodes=nodes,
+            metrics=None if metrics is None else Endpoint.parse(metrics),
         )
         self._settings.validate()
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
@@ -104,15 +107,30 @@ class Broker:
         self._pid = 0  # of the process that started it
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: RunningBroker | None = None
-        self._addresses: dict[int, Endpoint] = {}  # of live nodes
+        self._addresses: dict[int, dict[str, Endpoint]] = {}  # of live nodes, by listener
+        self._first_listener = self._settings.config.all_listeners[0].name
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all running nodes, as clients want them for `bootstrap.servers`."""
+        """The addresses of all running nodes, as clients want them for `bootstrap.servers`.
+
+        They are those of the first listener; `servers_of_listener` has the others'.
+        """
+        return self.servers_of_listener(self._first_listener)
+
+    def servers_of_listener(self, name: str) -> str:
+        """As `bootstrap_servers`, of one of the `listeners`."""
         self._running_broker()
         if not self._addresses:
             raise IllegalStateError("every node was killed: call start_node()")
-        return ",".join(map(str, self._addresses.values()))
+        return self._joined(self._addresses, name)
+
+    def _joined(self, addresses: Mapping[int, Mapping[str, Endpoint]], listener: str) -> str:
+        try:
+            return ",".join(str(of_node[listener.upper()]) for of_node in addresses.values())
+        except KeyError:
+            known = ", ".join(each.name for each in self._settings.config.all_listeners)
+            raise ConfigError(f"there is no listener {listener}: there are {known}") from None
 
     @property
     def metrics_url(self) -> str:
@@ -135,7 +153,7 @@ class Broker:
         self._running_broker()
         if node_id not in self._addresses:
             raise IllegalStateError(f"node {node_id} is not running")
-        return str(self._addresses[node_id])
+        return str(self._addresses[node_id][self._first_listener])
 
     def leader_of(self, topic: str, partition: int) -> int:
         """The id of the node that leads a partition; -1 if every node was killed."""
@@ -203,7 +221,10 @@ class Broker:
     def _note_addresses(self, running: RunningBroker) -> None:
         """Notes where clients connect to each node; on the broker's thread, so that the last note is the true one."""
         self._addresses = {
-            node_id: self._settings.advertise_of(node_id) or _reachable(server.endpoint)
+            node_id: {
+                name: server.node.advertised.get(name) or _reachable(endpoint)
+                for name, endpoint in server.node.endpoints.items()
+            }
             for node_id, server in sorted(running.servers.items())
         }
 
@@ -219,7 +240,7 @@ class Broker:
         where = (
             "not running"
             if self._running is None
-            else f"on {','.join(map(str, self._addresses.values())) or 'no node'}"
+            else f"on {self._joined(self._addresses, self._first_listener) or 'no node'}"
         )
         return f"<ottla.Broker {where}>"
 
@@ -287,6 +308,21 @@ class Broker:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+def _add_addresses(options: dict[str, object], listen: str | None, advertise: str | None) -> None:
+    """Adds the options that `listen` and `advertise` stand for."""
+    for keyword, value, name in (
+        ("listen", listen, "listeners"),
+        ("advertise", advertise, "advertised.listeners"),
+    ):
+        if value is not None and name in options:
+            raise ConfigError(f"{keyword}= and {name} are both given: give one")
+    if "listeners" not in options:
+        options["listeners"] = listener_text(listen or DEFAULT_LISTEN)
+    if advertise is not None:
+        listeners = options_of(BrokerConfig)["listeners"].read(options["listeners"])
+        options["advertised.listeners"] = advertised_text(advertise, listeners)
 
 
 def _reachable(endpoint: Endpoint) -> Endpoint:

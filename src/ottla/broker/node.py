@@ -32,9 +32,13 @@ class Node:
     def __init__(self, cluster: Cluster, static_config: BrokerConfig) -> None:
         self.cluster = cluster
         self.node_id = static_config.node_id
-        # The address on which it listens, and the one that clients get instead.
-        self.endpoint: Endpoint | None = None
-        self.advertised: Endpoint | None = None
+        # The addresses on which it listens, by the names of listeners, and those that clients get instead.
+        self.endpoints: dict[str, Endpoint] = {}
+        self.advertised = {
+            listener.name: listener.advertised
+            for listener in static_config.all_listeners
+            if listener.advertised is not None
+        }
         self.options = NodeOptions(static_config, cluster.catalog)
         self.audit = AuditLog(self.node_id, cluster.clock.monotonic_seconds())
         self.authorizer: Authorizer = authorizer_of(
@@ -81,15 +85,17 @@ class Node:
         )
 
     def address_for(self, caller: Caller) -> Endpoint:
-        """The address of this node for a client that has connected to some node.
+        """The address of this node for a client that has connected to the same listener of some node.
 
         Without an advertised address it is the host that the client used: it works by definition.
         """
-        if self.advertised is not None:
-            return self.advertised
-        if self.endpoint is None:
+        advertised = self.advertised.get(caller.listener)
+        if advertised is not None:
+            return advertised
+        endpoint = self.endpoints.get(caller.listener)
+        if endpoint is None:
             return caller.local
-        return Endpoint(caller.local.host, self.endpoint.port)
+        return Endpoint(caller.local.host, endpoint.port)
 
     def catch_up(self) -> None:
         """Does what is due by a clock that was moved; the jump counts as time that has passed, not as a pause."""

@@ -25,6 +25,7 @@ from ottla.broker.requests.apis import SERVED
 from ottla.broker.requests.local_peers import LocalPeers
 from ottla.broker.topics import adopt_topics
 from ottla.config.broker import BrokerConfig
+from ottla.config.listeners import MAX_PORT, ListenerSettings, following_ports
 from ottla.errors import ConfigError, IllegalStateError, OttlaError
 from ottla.model import Endpoint
 from ottla.ports import Clock, LogStore
@@ -32,8 +33,6 @@ from ottla.ports.futures import settled
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.listener import MetricsListener
-
-MAX_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -45,43 +44,63 @@ class BrokerSettings:
     """
 
     config: BrokerConfig
-    listen: Endpoint
-    advertise: Endpoint | None = None
     data_dir: str | None = None
     nodes: int = 1
     metrics: Endpoint | None = None
     # No other code runs on its loop, so that every blocking of the loop is logged.
     has_own_process: bool = False
-    # Where nodes have to listen that listened before, whatever `listen` says.
-    addresses: Mapping[int, Endpoint] = field(default_factory=dict)
+    # Where nodes have to listen that listened before, by the names of listeners, whatever `listeners` says.
+    addresses: Mapping[int, Mapping[str, Endpoint]] = field(default_factory=dict)
 
     @property
     def node_ids(self) -> range:
         return range(self.config.node_id, self.config.node_id + self.nodes)
 
     def config_of(self, node_id: int) -> BrokerConfig:
-        return replace(self.config, node_id=node_id)
-
-    def listen_of(self, node_id: int) -> Endpoint:
-        return self.addresses.get(node_id) or self._following(self.listen, node_id)
-
-    def advertise_of(self, node_id: int) -> Endpoint | None:
-        return None if self.advertise is None else self._following(self.advertise, node_id)
-
-    def _following(self, first: Endpoint, node_id: int) -> Endpoint:
+        """The options of a node: those of the first, with the id and the ports that are its own."""
         number = node_id - self.config.node_id
-        return first if first.port == 0 else Endpoint(first.host, first.port + number)
+        if number == 0:
+            return self.config
+        advertised = self.config.advertised_listeners
+        return replace(
+            self.config,
+            node_id=node_id,
+            listeners=following_ports(self.config.listeners, number),
+            advertised_listeners=following_ports(advertised, number) if advertised else None,
+        )
+
+    def listeners_of(self, node_id: int) -> list[ListenerSettings]:
+        """The listeners of a node; one that listened before has the same ports again."""
+        known = self.addresses.get(node_id, {})
+        return [
+            each._replace(listen=known.get(each.name, each.listen))
+            for each in self.config_of(node_id).all_listeners
+        ]
 
     def validate(self) -> None:
         """Checks rules that involve several settings."""
         if type(self.nodes) is not int or self.nodes < 1:
             raise ConfigError(f"nodes={self.nodes!r}: give a number of nodes, at least 1")
-        for what, first in (("listen", self.listen), ("advertise", self.advertise)):
-            if first is not None and first.port and first.port + self.nodes - 1 > MAX_PORT:
-                raise ConfigError(
-                    f"{what}={first} with nodes={self.nodes} ends above port {MAX_PORT}: "
-                    "give a lower port, or 0 for any"
-                )
+        for listener in self.config.all_listeners:
+            for first in filter(None, (listener.listen, listener.advertised)):
+                if first.port and first.port + self.nodes - 1 > MAX_PORT:
+                    raise ConfigError(
+                        f"{listener.name}://{first} with nodes={self.nodes} ends above port "
+                        f"{MAX_PORT}: give a lower port, or 0 for any"
+                    )
+        self._check_ports_differ()
+
+    def _check_ports_differ(self) -> None:
+        """Refuses listeners whose following ports meet."""
+        ports: dict[int, str] = {}
+        for node_id in self.node_ids:
+            for listener in self.config_of(node_id).all_listeners:
+                port = listener.listen.port
+                if port and ports.setdefault(port, listener.name) != listener.name:
+                    raise ConfigError(
+                        f"with nodes={self.nodes}, port {port} would be of listener {ports[port]} "
+                        f"and of {listener.name}: give ports that are further apart, or 0 for any"
+                    )
 
 
 @dataclass(frozen=True)
@@ -129,7 +148,10 @@ class RunningBroker:
         cluster.peers = LocalPeers(self._find_node, apis, instruments.are_nodes_separate)
         self.servers: dict[int, Server] = {}  # of live nodes
         # Where each node listens, or listened before it was killed.
-        self.addresses = {node_id: settings.listen_of(node_id) for node_id in settings.node_ids}
+        self.addresses: dict[int, Mapping[str, Endpoint]] = {
+            node_id: {each.name: each.listen for each in settings.listeners_of(node_id)}
+            for node_id in settings.node_ids
+        }
         self._reserved: dict[int, list[socket.socket]] = {}
         self._changing = asyncio.Lock()  # one node at a time is started or ended
         self._metrics: MetricsListener | None = None
@@ -155,7 +177,7 @@ class RunningBroker:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The address of the first live node."""
+        """The address of the first live node's first listener."""
         return self.server.endpoint
 
     @property
@@ -210,16 +232,22 @@ class RunningBroker:
 
     async def _bind(self, node_id: int) -> Server:
         node = Node(self.cluster, self._settings.config_of(node_id))
-        node.advertised = self._settings.advertise_of(node_id)
         node.has_metrics_page = self._settings.metrics is not None
-        server = Server(node, self.addresses[node_id])
+        known = self.addresses[node_id]
+        server = Server(
+            node,
+            [
+                each._replace(listen=known[each.name])
+                for each in self._settings.listeners_of(node_id)
+            ],
+        )
         if self._instruments.intercept is not None:
             server.apis = self._instruments.intercept(server.apis)
         if self._settings.metrics is not None or request_counts.logger.shows_debug:
             server.observe_requests()
         await server.bind()
         self.servers[node_id] = server
-        self.addresses[node_id] = server.endpoint
+        self.addresses[node_id] = dict(node.endpoints)
         return server
 
     def _release_port(self, node_id: int) -> None:
@@ -311,7 +339,8 @@ async def start_broker(
     settings.validate()
     if settings.data_dir is not None and not os.path.exists(settings.data_dir):
         for node_id in settings.node_ids:
-            _check_is_free(settings.listen_of(node_id))
+            for listener in settings.listeners_of(node_id):
+                _check_is_free(listener.listen)
         if settings.metrics is not None:
             _check_is_free(settings.metrics)
     clock = instruments.clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.broker.cluster import Cluster
@@ -61,6 +61,13 @@ class TopicToDelete(NamedTuple):
     def unknown_error(self) -> ErrorCode:
         by_name = self.topic_id is None
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class DeletionRights(NamedTuple):
+    """The topics that a client may see, and those that it may delete."""
+
+    describable: Container[str]
+    deletable: Container[str]
 
 
 class Deletion(NamedTuple):
@@ -172,7 +179,7 @@ class Topics:
             for new, one in zip(wanted, decided, strict=True)
         ]
 
-    def _decide_create(self, new: NewTopic, permit: Permit) -> Changes | Refused:
+    def _decide_create(self, new: NewTopic, permit: Permit = unlimited) -> Changes | Refused:
         refused = self._catalog.check_new_name(new.name) or self._options.check_topic_config(
             new.config
         )
@@ -237,14 +244,24 @@ class Topics:
         self,
         wanted: Sequence[MorePartitions],
         validate_only: bool,
+        denied: Container[str],
         permit: Permit = unlimited,
     ) -> list[Refused | None]:
-        """Gives topics more partitions in one change of the catalog, or only says whether that could be done."""
+        """Gives topics more partitions in one change of the catalog, or only says whether that could be done.
+
+        `denied` are topics among them that the client may not alter.
+        """
         times = Counter(more.name for more in wanted)
         twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is asked for twice")
-        decided = [
-            twice if times[more.name] > 1 else self._decide_add(more, permit) for more in wanted
-        ]
+        unauthorized = Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        decided: list[Extended | Refused] = []
+        for more in wanted:
+            if times[more.name] > 1:
+                decided.append(twice)
+            elif more.name in denied:
+                decided.append(unauthorized)
+            else:
+                decided.append(self._decide_add(more, permit))
         failed: Refused | None = None
         if not validate_only:
             failed = self._extend([one for one in decided if not isinstance(one, Refused)])
@@ -300,14 +317,21 @@ class Topics:
     # Deleting.
 
     def delete_requested(
-        self, wanted: Sequence[TopicToDelete], permit: Permit = unlimited
+        self,
+        wanted: Sequence[TopicToDelete],
+        rights: DeletionRights,
+        permit: Permit = unlimited,
     ) -> Deletion:
-        """Deletes the topics that a client names, each by its name or by its id."""
+        """Deletes the topics that a client names, each by its name or by its id, and may delete."""
         times = Counter(wanted)
         outcomes: list[Topic | ErrorCode] = []
         topics: dict[uuid.UUID, Topic] = {}
         for asked in wanted:
-            topic = ErrorCode.INVALID_REQUEST if times[asked] > 1 else self._find_to_delete(asked)
+            topic = (
+                ErrorCode.INVALID_REQUEST
+                if times[asked] > 1
+                else self._find_to_delete(asked, rights)
+            )
             if isinstance(topic, Topic):
                 if topic.topic_id in topics:  # named both by its name and by its id
                     topic = asked.unknown_error
@@ -325,14 +349,21 @@ class Topics:
         except StorageError as error:
             return Deletion(outcomes, error, None)
 
-    def _find_to_delete(self, asked: TopicToDelete) -> Topic | ErrorCode:
+    def _find_to_delete(self, asked: TopicToDelete, rights: DeletionRights) -> Topic | ErrorCode:
         if not self._options.config.delete_topic_enable:
             return ErrorCode.TOPIC_DELETION_DISABLED
         if (asked.name is None) == (asked.topic_id is None):
             return ErrorCode.INVALID_REQUEST
         if asked.topic_id is not None:
-            return self._catalog.topics_by_id.get(asked.topic_id) or asked.unknown_error
-        return self._catalog.topics.get(asked.name or "") or asked.unknown_error
+            topic = self._catalog.topics_by_id.get(asked.topic_id)
+        else:
+            name = asked.name or ""
+            if name not in rights.describable:  # whether or not there is such a topic
+                return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            topic = self._catalog.topics.get(name)
+        if topic is None:
+            return asked.unknown_error
+        return topic if topic.name in rights.deletable else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def delete(self, topics: Sequence[Topic]) -> Generator[None, None, None]:
         """Deletes topics in one change of the catalog; the generator that is returned removes their data."""

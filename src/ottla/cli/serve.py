@@ -19,6 +19,7 @@ from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError
 from ottla.cli.terminal import log_lines
 from ottla.config.broker import BrokerConfig
+from ottla.config.listeners import advertised_text, listener_text
 from ottla.config.options import find_option
 from ottla.config.server_file import ServerFile
 from ottla.errors import ConfigError
@@ -71,32 +72,35 @@ def settings_of(arguments: Arguments, file: ServerFile | None = None) -> BrokerS
         name, separator, value = text.partition("=")
         if not separator:
             raise ConfigError(f"--set {text} has no value: write --set NAME=VALUE")
+        for flag, replaced in (("--listen", "listeners"), ("--advertise", "advertised.listeners")):
+            if name.strip() == replaced and getattr(arguments, flag.removeprefix("--")):
+                raise ConfigError(f"{flag} and --set {replaced} are both given: give one")
         known = find_option(BrokerConfig, name.strip())
         for other in (known.name, *known.aliases):
             options.pop(other, None)
         options[known.name] = value.strip()
+    _add_addresses(options, arguments)
     return BrokerSettings(
         config=BrokerConfig.read(options),
-        listen=_listen_of(arguments, file),
-        advertise=_advertise_of(arguments, file),
         data_dir=_data_dir_of(arguments, file),
         metrics=None if arguments.metrics is None else Endpoint.parse(arguments.metrics),
         has_own_process=True,
     )
 
 
-def _listen_of(arguments: Arguments, file: ServerFile | None) -> Endpoint:
-    if arguments.listen is not None:
-        return Endpoint.parse(arguments.listen)
-    found = None if file is None else file.listen()
-    return Endpoint.parse(DEFAULT_LISTEN) if found is None else found
-
-
-def _advertise_of(arguments: Arguments, file: ServerFile | None) -> Endpoint | None:
-    if arguments.advertise is not None:
-        return Endpoint.parse(arguments.advertise)
-    # The advertised address of the file belongs to its listener.
-    return None if file is None or arguments.listen is not None else file.advertise()
+def _add_addresses(options: dict[str, object], arguments: Arguments) -> None:
+    """Adds the options that --listen and --advertise stand for; they win over those of the file."""
+    if arguments.listen:
+        options["listeners"] = ",".join(map(listener_text, arguments.listen))
+        # The advertised addresses of the file belong to its listeners.
+        options.pop("advertised.listeners", None)
+    elif "listeners" not in options:
+        options["listeners"] = listener_text(DEFAULT_LISTEN)
+    if arguments.advertise:
+        listeners = str(options["listeners"]).split(",")
+        options["advertised.listeners"] = ",".join(
+            advertised_text(text, listeners) for text in arguments.advertise
+        )
 
 
 def _data_dir_of(arguments: Arguments, file: ServerFile | None) -> str | None:
@@ -117,6 +121,7 @@ async def _serve(settings: BrokerSettings, registry_listen: str | None) -> None:
     except BaseException:
         await broker.stop()
         raise
+    _log_listeners(broker)
     print(f"listening on {broker.endpoint}", flush=True)
     reason = await stopping
     logger.info("broker_stopping", "stopping, because of %(signal)s", signal=reason)
@@ -126,6 +131,18 @@ async def _serve(settings: BrokerSettings, registry_listen: str | None) -> None:
     await broker.stop()
     seconds = round(time.monotonic() - began, 3)
     logger.info("broker_stopped", "stopped cleanly in %(seconds).3f s", seconds=seconds)
+
+
+def _log_listeners(broker: RunningBroker) -> None:
+    """Logs the listeners behind the first, which stdout names."""
+    for listener in broker.node.options.config.all_listeners[1:]:
+        logger.info(
+            "listener_started",
+            "listener %(listener)s (%(protocol)s) on %(address)s",
+            listener=listener.name,
+            protocol=listener.protocol,
+            address=str(broker.node.endpoints[listener.name]),
+        )
 
 
 async def _start_registry(broker: RunningBroker, listen: str | None) -> SchemaRegistry | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,9 +13,19 @@ from ottla.config.authorization import (
     check_authorizer,
     super_user_principals,
 )
+from ottla.config.listeners import (
+    DEFAULT_LISTEN,
+    DEFAULT_PROTOCOLS,
+    PREFIX,
+    ListenerConfig,
+    ListenerSettings,
+    connections_per_address,
+    listeners_of,
+    option_of_listener,
+)
 from ottla.config.options import (
     INT_MAX,
-    Config,
+    ConfigOption,
     Importance,
     OptionType,
     Value,
@@ -65,12 +75,19 @@ def _default_of(topic_option: str, **changes: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class BrokerConfig(Config):
-    """The options of one broker."""
+class BrokerConfig(ListenerConfig):
+    """The options of one broker, and of its listeners."""
 
     kind: ClassVar[str] = "broker option"
     unsupported: ClassVar[Mapping[str, str]] = UNSUPPORTED_BROKER_OPTIONS
 
+    advertised_listeners: tuple[str, ...] | None = option(
+        OptionType.LIST,
+        None,
+        doc="The addresses that clients get, NAME://HOST:PORT with names of listeners; without one, "
+        "the clients of a listener get the host that they have connected to.",
+        importance=Importance.HIGH,
+    )
     allow_everyone_if_no_acl_found: bool = option(
         OptionType.BOOLEAN,
         False,
@@ -246,6 +263,18 @@ class BrokerConfig(Config):
         at_least=0,
         doc="The shortest session timeout that a member of a group may ask for.",
     )
+    listener_security_protocol_map: str = option(
+        OptionType.STRING,
+        DEFAULT_PROTOCOLS,
+        doc="The protocol of each listener, NAME:PROTOCOL: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. "
+        "A listener whose name is a protocol needs none.",
+    )
+    listeners: tuple[str, ...] = option(
+        OptionType.LIST,
+        (DEFAULT_LISTEN,),
+        doc="Where the broker listens, NAME://HOST:PORT; an empty host is every interface.",
+        importance=Importance.HIGH,
+    )
     log_cleaner_backoff_ms: int = option(
         OptionType.LONG,
         15_000,
@@ -353,26 +382,18 @@ class BrokerConfig(Config):
     log_segment_delete_delay_ms: int = _default_of(
         "file.delete.delay.ms", importance=Importance.HIGH
     )
-    max_connection_creation_rate: int = option(
-        OptionType.INT,
-        INT_MAX,
-        at_least=1,
-        doc="The most connections that the broker accepts in a second; others wait until they are accepted.",
-        dynamic=True,
-    )
-    max_connections: int = option(
-        OptionType.INT,
-        INT_MAX,
-        at_least=0,
-        doc="The most connections that the broker keeps open.",
-        dynamic=True,
-    )
     max_connections_per_ip: int = option(
         OptionType.INT,
         INT_MAX,
-        # Kafka allows 0 together with per-address exceptions, which do not exist here.
-        at_least=1,
-        doc="The most connections that the broker keeps open from one address.",
+        at_least=0,
+        doc="The most connections that the broker keeps open from one address; 0 needs exceptions "
+        "in max.connections.per.ip.overrides.",
+        dynamic=True,
+    )
+    max_connections_per_ip_overrides: str = option(
+        OptionType.STRING,
+        "",
+        doc="Addresses with another max.connections.per.ip: 10.0.0.1:100,10.0.0.2:5.",
         dynamic=True,
     )
     max_incremental_fetch_session_cache_slots: int = option(
@@ -618,9 +639,63 @@ class BrokerConfig(Config):
             )
         if not self.group_consumer_assignors:
             raise ConfigError("group.consumer.assignors must name at least one assignor")
+        self._check_listeners()
         name, value = inherited(self, "retention.ms")
         if value == 0:
             raise ConfigError(f"{name}=0 would keep nothing: give at least 1, or -1 for ever")
+
+    # Listeners.
+
+    @classmethod
+    def scoped_option(cls, name: str) -> ConfigOption | None:
+        return option_of_listener(name)
+
+    @property
+    def all_listeners(self) -> tuple[ListenerSettings, ...]:
+        """The listeners, in the order in which they are given."""
+        return listeners_of(
+            self.listeners, self.advertised_listeners, self.listener_security_protocol_map
+        )
+
+    def of_listener(self, name: str) -> ListenerConfig:
+        """The options of a listener: its own, else those of the broker."""
+        values: dict[str, Any] = {
+            option_name: value_of(self, option_name) for option_name in options_of(ListenerConfig)
+        }
+        prefix = f"{PREFIX}{name.lower()}."
+        for full_name, value in self.scoped.items():
+            if full_name.startswith(prefix):
+                values[full_name.removeprefix(prefix)] = value
+        return ListenerConfig.read(values)
+
+    def _check_listeners(self) -> None:
+        listeners = self.all_listeners
+        for listener in listeners:
+            self.of_listener(listener.name).check_for(listener)
+        for name in sorted(self.scoped):
+            owner = name.removeprefix(PREFIX).partition(".")[0]
+            found = [each for each in listeners if each.name.lower() == owner]
+            if not found:
+                raise ConfigError(f"{name}: listeners has no {owner.upper()}")
+            self._check_has_effect(name, name.removeprefix(f"{PREFIX}{owner}."), found)
+        for name in sorted(self.given):
+            self._check_has_effect(name, name, listeners)
+        overrides = connections_per_address(self.max_connections_per_ip_overrides)
+        if not self.max_connections_per_ip and not overrides:
+            raise ConfigError(
+                "max.connections.per.ip=0 would refuse every client: give at least 1, "
+                "or exceptions in max.connections.per.ip.overrides"
+            )
+
+    def _check_has_effect(
+        self, name: str, option_name: str, listeners: Sequence[ListenerSettings]
+    ) -> None:
+        """Refuses an option of TLS where no listener speaks TLS."""
+        if option_name.startswith("ssl.") and not any(each.uses_tls for each in listeners):
+            raise ConfigError(
+                f"{name} has no effect: {listeners[0].name} has the protocol "
+                f"{listeners[0].protocol}. Use SSL or SASL_SSL, or remove the option"
+            )
 
     def _check_authorization(self) -> None:
         check_authorizer(self.authorizer_class_name)

@@ -18,6 +18,7 @@ from ottla.config.options import (
     ConfigOption,
     ConfigSource,
     OptionType,
+    find_option,
     options_of,
     value_text,
 )
@@ -92,7 +93,8 @@ def describe_broker(
     """Every option of a broker that was started as `static`."""
     effective = with_dynamic(static, dynamic)
     described = []
-    for name, known in options_of(BrokerConfig).items():
+    for name in (*options_of(BrokerConfig), *sorted(effective.scoped)):
+        known = find_option(BrokerConfig, name)
         value = value_text(effective, name)
         # An option without a value, such as log.retention.ms, is described without synonyms.
         names = _with_fallbacks(name) if value is not None else ()
@@ -145,7 +147,7 @@ def _broker_sources(
         if name in static.given:
             yield SourcedValue(name, value_text(static, name), ConfigSource.STATIC_BROKER_CONFIG)
     for name in names:
-        known = options_of(BrokerConfig)[name]
+        known = find_option(BrokerConfig, name)
         if known.default is not None:
             yield SourcedValue(name, known.render(known.default), ConfigSource.DEFAULT_CONFIG)
 

@@ -33,6 +33,11 @@ class ReadsBytes(Protocol[T_co]):
 DeserializerOf: TypeAlias = str | ReadsBytes[T_co] | type[ReadsBytes[T_co]] | Callable[[bytes], Any]
 
 
+SslProtocolWord: TypeAlias = Literal[
+    "TLSv1.2",
+    "TLSv1.3",
+]
+
 SecurityProtocolWord: TypeAlias = Literal[
     "PLAINTEXT",
     "plaintext",
@@ -42,11 +47,6 @@ SecurityProtocolWord: TypeAlias = Literal[
     "sasl_plaintext",
     "SASL_SSL",
     "sasl_ssl",
-]
-
-SslProtocolWord: TypeAlias = Literal[
-    "TLSv1.2",
-    "TLSv1.3",
 ]
 
 SslEndpointIdentificationAlgorithmWord: TypeAlias = Literal[
@@ -97,6 +97,12 @@ IsolationLevelWord: TypeAlias = Literal[
     "read_uncommitted",
 ]
 
+SslClientAuthWord: TypeAlias = Literal[
+    "none",
+    "requested",
+    "required",
+]
+
 BrokerCompressionTypeWord: TypeAlias = Literal[
     "uncompressed",
     "zstd",
@@ -126,6 +132,53 @@ LogMessageTimestampTypeWord: TypeAlias = Literal[
 class ClientOptions(TypedDict, total=False):
     """The options that all clients share."""
 
+    ssl_protocol: SslProtocolWord | None
+    """The highest version of TLS that is used."""
+
+    ssl_enabled_protocols: str | list[str] | tuple[str, ...] | None
+    """The versions of TLS that are used."""
+
+    ssl_cipher_suites: str | list[str] | tuple[str, ...] | None
+    """The cipher suites of TLS 1.2 that are used, by their names in Java or OpenSSL; TLS 1.3 has to
+    be disabled.
+    """
+
+    ssl_truststore_type: str | None
+    """The format of the trust store: PEM or PKCS12. A file that ends with .p12, .pfx or .pkcs12 is
+    read as PKCS12.
+    """
+
+    ssl_truststore_location: str | None
+    """A file with the trusted certificates. Clients trust those of the operating system if neither
+    this nor ssl.truststore.certificates is set.
+    """
+
+    ssl_truststore_password: str | None
+    """The password of a trust store in the format PKCS12."""
+
+    ssl_truststore_certificates: str | None
+    """The trusted certificates, as PEM text."""
+
+    ssl_keystore_type: str | None
+    """The format of the key store: PEM or PKCS12. A file that ends with .p12, .pfx or .pkcs12 is
+    read as PKCS12.
+    """
+
+    ssl_keystore_location: str | None
+    """A file with the private key and its certificate chain."""
+
+    ssl_keystore_password: str | None
+    """The password of a key store in the format PKCS12."""
+
+    ssl_keystore_key: str | None
+    """The private key, as PEM text."""
+
+    ssl_keystore_certificate_chain: str | None
+    """The certificate chain of the private key, as PEM text."""
+
+    ssl_key_password: str | None
+    """The password of the private key, if that is encrypted."""
+
     security_protocol: SecurityProtocolWord | None
     """Whether connections are encrypted (SSL) and whether the client authenticates (SASL)."""
 
@@ -152,47 +205,10 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauthbearer_token_callback: object
     """Another name of sasl.login.callback.handler.class."""
 
-    ssl_protocol: SslProtocolWord | None
-    """The highest version of TLS that the client offers."""
-
-    ssl_enabled_protocols: str | list[str] | tuple[str, ...] | None
-    """The versions of TLS that the client offers."""
-
-    ssl_cipher_suites: str | list[str] | tuple[str, ...] | None
-    """The cipher suites of TLS 1.2 that the client offers, by their names in Java or OpenSSL; TLS
-    1.3 has to be disabled.
-    """
-
     ssl_endpoint_identification_algorithm: SslEndpointIdentificationAlgorithmWord | None
     """https checks that the broker's certificate is for its host name; an empty text disables the
     check.
     """
-
-    ssl_truststore_type: str | None
-    """The format of the trust store: PEM."""
-
-    ssl_truststore_location: str | None
-    """A PEM file with the trusted certificates; the default, unless ssl.truststore.certificates is
-    set, are those of the operating system.
-    """
-
-    ssl_truststore_certificates: str | None
-    """The trusted certificates, as PEM text."""
-
-    ssl_keystore_type: str | None
-    """The format of the key store: PEM."""
-
-    ssl_keystore_location: str | None
-    """A PEM file with the client's private key and its certificate chain."""
-
-    ssl_keystore_key: str | None
-    """The client's private key, as PEM text."""
-
-    ssl_keystore_certificate_chain: str | None
-    """The client's certificate chain, as PEM text."""
-
-    ssl_key_password: str | None
-    """The password of the client's private key, if it is encrypted."""
 
     bootstrap_servers: str | list[str] | tuple[str, ...] | None
     """Brokers for the first connection, as HOST:PORT; the client learns the others from them."""
@@ -609,6 +625,76 @@ class AppOptions(ProducerOptions, total=False):
 class BrokerOptions(TypedDict, total=False):
     """The options of `ottla.Broker`."""
 
+    ssl_protocol: SslProtocolWord
+    """The highest version of TLS that is used."""
+
+    ssl_enabled_protocols: str | list[str] | tuple[str, ...]
+    """The versions of TLS that are used."""
+
+    ssl_cipher_suites: str | list[str] | tuple[str, ...]
+    """The cipher suites of TLS 1.2 that are used, by their names in Java or OpenSSL; TLS 1.3 has to
+    be disabled.
+    """
+
+    ssl_truststore_type: str
+    """The format of the trust store: PEM or PKCS12. A file that ends with .p12, .pfx or .pkcs12 is
+    read as PKCS12.
+    """
+
+    ssl_truststore_location: str | None
+    """A file with the trusted certificates. Clients trust those of the operating system if neither
+    this nor ssl.truststore.certificates is set.
+    """
+
+    ssl_truststore_password: str | None
+    """The password of a trust store in the format PKCS12."""
+
+    ssl_truststore_certificates: str | None
+    """The trusted certificates, as PEM text."""
+
+    ssl_keystore_type: str
+    """The format of the key store: PEM or PKCS12. A file that ends with .p12, .pfx or .pkcs12 is
+    read as PKCS12.
+    """
+
+    ssl_keystore_location: str | None
+    """A file with the private key and its certificate chain."""
+
+    ssl_keystore_password: str | None
+    """The password of a key store in the format PKCS12."""
+
+    ssl_keystore_key: str | None
+    """The private key, as PEM text."""
+
+    ssl_keystore_certificate_chain: str | None
+    """The certificate chain of the private key, as PEM text."""
+
+    ssl_key_password: str | None
+    """The password of the private key, if that is encrypted."""
+
+    max_connection_creation_rate: int
+    """The most connections that the broker accepts in a second; others wait until it accepts them.
+    """
+
+    max_connections: int
+    """The most connections that the broker keeps open."""
+
+    ssl_client_auth: SslClientAuthWord
+    """Whether clients have to authenticate themselves by a certificate (required), may do so
+    (requested), or are not asked for one (none).
+    """
+
+    ssl_principal_mapping_rules: str
+    """The rules that make a principal of the distinguished name of a client's certificate, the
+    first that fits: RULE:pattern/replacement/, with L or U at the end for lower or upper case, or
+    DEFAULT for the whole name.
+    """
+
+    advertised_listeners: str | list[str] | tuple[str, ...] | None
+    """The addresses that clients get, NAME://HOST:PORT with names of listeners; without one, the
+    clients of a listener get the host that they have connected to.
+    """
+
     allow_everyone_if_no_acl_found: bool
     """Whether everybody may do everything with a resource that has no ACLs; otherwise only super
     users may. It needs an authorizer.
@@ -647,6 +733,14 @@ class BrokerOptions(TypedDict, total=False):
     """How long a connection may be idle before the broker closes it; a negative value keeps it
     open.
     """
+
+    controller_quota_window_num: int
+    """The number of windows of quotas on changes of topics: a client may use the quota of all of
+    them at once.
+    """
+
+    controller_quota_window_size_seconds: int
+    """The length of each window of quotas on changes of topics."""
 
     default_replication_factor: int
     """The replication factor of topics that are created without one."""
@@ -720,6 +814,14 @@ class BrokerOptions(TypedDict, total=False):
 
     group_min_session_timeout_ms: int
     """The shortest session timeout that a member of a group may ask for."""
+
+    listener_security_protocol_map: str
+    """The protocol of each listener, NAME:PROTOCOL: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. A
+    listener whose name is a protocol needs none.
+    """
+
+    listeners: str | list[str] | tuple[str, ...]
+    """Where the broker listens, NAME://HOST:PORT; an empty host is every interface."""
 
     log_cleaner_backoff_ms: int
     """How long compaction pauses when no log is dirty enough."""
@@ -851,11 +953,13 @@ class BrokerOptions(TypedDict, total=False):
     stays on disk.
     """
 
-    max_connections: int
-    """The most connections that the broker keeps open."""
-
     max_connections_per_ip: int
-    """The most connections that the broker keeps open from one address."""
+    """The most connections that the broker keeps open from one address; 0 needs exceptions in
+    max.connections.per.ip.overrides.
+    """
+
+    max_connections_per_ip_overrides: str
+    """Addresses with another max.connections.per.ip: 10.0.0.1:100,10.0.0.2:5."""
 
     max_incremental_fetch_session_cache_slots: int
     """How many incremental fetch sessions (KIP-227) the broker keeps."""
@@ -919,6 +1023,12 @@ class BrokerOptions(TypedDict, total=False):
 
     producer_id_expiration_ms: int
     """How long a partition remembers a producer id after its last write."""
+
+    quota_window_num: int
+    """The number of windows over which the rates of clients with quotas are measured."""
+
+    quota_window_size_seconds: int
+    """The length of each window over which the rates of clients with quotas are measured."""
 
     socket_request_max_bytes: int
     """The largest request that is accepted."""

@@ -307,6 +307,8 @@ class Config:
 
     given: frozenset[str] = field(default=frozenset(), kw_only=True, compare=False, repr=False)
     """Names of the options that were set, even if to their default."""
+    scoped: Mapping[str, Any] = field(default_factory=dict, kw_only=True, repr=False, hash=False)
+    """Options for a part of what is configured, by their whole names: see `scoped_option`."""
 
     def __post_init__(self) -> None:
         changed = set[str]()
@@ -315,7 +317,9 @@ class Config:
             object.__setattr__(self, known.field_name, value)
             if value != known.default:
                 changed.add(known.name)
-        object.__setattr__(self, "given", self.given | changed)
+        for name, value in self.scoped.items():
+            find_option(type(self), name).check(value)
+        object.__setattr__(self, "given", self.given | changed | self.scoped.keys())
         self.adjust_defaults()
         self.validate()
 
@@ -331,11 +335,24 @@ class Config:
         return None
 
     @classmethod
+    def scoped_option(cls, name: str) -> ConfigOption | None:
+        """The option that a name with a prefix stands for, such as listener.name.internal.ssl.client.auth.
+
+        Its value is in `scoped`. None if the name has no such prefix.
+        """
+        return None
+
+    @classmethod
     def read(cls, options: Mapping[str, object]) -> Self:
         """Build from Kafka's option names and their values, as text or as Python values."""
         values = read_options(cls, options)
-        fields: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
-        return cls(**fields, given=frozenset(n for n, value in values.items() if value is not None))
+        own = options_of(cls)
+        fields: dict[str, Any] = {
+            own[name].field_name: value for name, value in values.items() if name in own
+        }
+        scoped = {name: value for name, value in values.items() if name not in own}
+        given = frozenset(name for name, value in values.items() if value is not None)
+        return cls(**fields, given=given, scoped=scoped)
 
     def texts(self) -> dict[str, str]:
         """The given options as text, by name: `read` makes an equal config of them."""
@@ -366,6 +383,8 @@ def find_option(config_class: type[Config], name: str) -> ConfigOption:
     for known in options.values():
         if name in known.aliases:
             return known
+    if (scoped := config_class.scoped_option(name)) is not None:
+        return scoped
     kind = f"{'an' if config_class.kind[0] in 'aeiou' else 'a'} {config_class.kind}"
     if (hint := unsupported_hint(config_class, name)) is not None:
         raise ConfigError(f"{name} is {kind} of Kafka that Ottla does not have: {hint}")
@@ -415,9 +434,11 @@ def dotted_names(keywords: Mapping[str, object]) -> dict[str, object]:
 
 def value_of(config: Config, name: str) -> Any:
     """The value of the option `name`."""
+    if name in config.scoped:
+        return config.scoped[name]
     return getattr(config, options_of(type(config))[name].field_name)
 
 
 def value_text(config: Config, name: str) -> str | None:
     """The value of the option `name` as text."""
-    return options_of(type(config))[name].render(value_of(config, name))
+    return find_option(type(config), name).render(value_of(config, name))

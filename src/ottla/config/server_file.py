@@ -6,23 +6,19 @@ line. Options that would be dangerous to ignore are refused, and so are unknown 
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla.config import properties
 from ottla.config.authorization import CLASS_OPTION, OF_AUTHORIZER
 from ottla.config.broker import BrokerConfig
+from ottla.config.listeners import DEFAULT_LISTEN, PREFIX, listeners_of, parse_address
 from ottla.config.options import find_option, options_of, unsupported_hint
 from ottla.config.unsupported_broker_options import SET_ON_CLIENT
 from ottla.errors import ConfigError
-from ottla.model import Endpoint
 
-_LISTENER: Final = re.compile(r"([A-Za-z0-9_-]+)://(\[[^\]]*\]|[^:]*):(\d+)")
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-# All interfaces, IPv4 and IPv6.
-_ANY_HOST: Final = "::"
-_PLACES: Final = ("listeners", "advertised.listeners", "log.dirs", "log.dir")
+_LISTENERS: Final = ("listeners", "advertised.listeners")
+_PLACES: Final = (*_LISTENERS, "listener.security.protocol.map", "log.dirs", "log.dir")
 # Prefixes of options of other distributions of Kafka.
 _OTHER_DISTRIBUTIONS: Final = ("confluent.",)
 _REFUSED: Final = {
@@ -32,24 +28,11 @@ _REFUSED: Final = {
     "log.message.timestamp.difference.max.ms": (
         "use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms"
     ),
-    "max.connections.per.ip.overrides": "use max.connections.per.ip",
 }
 
 
-class Listener(NamedTuple):
-    """One of `listeners` or `advertised.listeners`."""
-
-    name: str
-    host: str
-    port: int
-    protocol: str
-
-    def __str__(self) -> str:
-        return f"{self.name}://{self.host}:{self.port}"
-
-
 class ServerFile:
-    """The contents of a server.properties file; listeners and folders are read when they are asked for."""
+    """The contents of a server.properties file; the folder is read when it is asked for."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -73,7 +56,11 @@ class ServerFile:
                 without_effect.append(name)
             else:
                 self._find(name)
-        self.without_effect = tuple(without_effect)
+        self._add_listeners()
+        unused = [name for name in self.options if self._is_unused(name)]
+        for name in unused:
+            del self.options[name]
+        self.without_effect = (*unused, *without_effect)
 
     def _error(self, text: str) -> ConfigError:
         return ConfigError(f"{self._path}: {text}")
@@ -102,21 +89,48 @@ class ServerFile:
                 "remove the line if that is what you want"
             )
 
-    def listen(self) -> Endpoint | None:
-        """The address to listen on; None if the file has none."""
-        listener = self._listener("listeners", "--listen")
-        if listener is None:
-            return None
-        return Endpoint(listener.host or _ANY_HOST, listener.port)
+    def _add_listeners(self) -> None:
+        """Adds the options about listeners, without those of controllers."""
+        controllers = self._controllers
+        for option_name in _LISTENERS:
+            texts = _parts(self._given.get(option_name, ""))
+            for_clients = [
+                text for text in texts if parse_address(option_name, text).name not in controllers
+            ]
+            if texts and not for_clients:
+                raise self._error(
+                    f"{option_name} names none for clients: give one, or use --listen HOST:PORT"
+                )
+            if for_clients:
+                self.options[option_name] = ",".join(for_clients)
+        protocols = [
+            part
+            for part in _parts(self._given.get("listener.security.protocol.map", ""))
+            if part.rpartition(":")[0].strip().upper() not in controllers
+        ]
+        if protocols:
+            self.options["listener.security.protocol.map"] = ",".join(protocols)
 
-    def advertise(self) -> Endpoint | None:
-        """The address for clients; None if the file has none."""
-        listener = self._listener("advertised.listeners", "--advertise")
-        if listener is None:
-            return None
-        if not listener.host:
-            raise self._error(f"advertised.listeners: {listener} has no host for clients")
-        return Endpoint(listener.host, listener.port)
+    @property
+    def _controllers(self) -> list[str]:
+        """The names of listeners that are not for clients."""
+        names = _parts(self._given.get("controller.listener.names", ""))
+        return [name.upper() for name in (*names, "CONTROLLER")]
+
+    def _is_unused(self, name: str) -> bool:
+        """Whether the option is about TLS, which no listener speaks, or about a listener of controllers.
+
+        Kafka ignores such options, too.
+        """
+        if name.startswith(PREFIX):
+            return name.removeprefix(PREFIX).partition(".")[0].upper() in self._controllers
+        if not name.startswith("ssl."):
+            return False
+        texts = _parts(self.options.get("listeners", ""))
+        protocols = self.options.get("listener.security.protocol.map", "")
+        return not any(
+            each.uses_tls for each in listeners_of(texts or [DEFAULT_LISTEN], None, protocols)
+        )
 
     def data_dir(self) -> str | None:
         """The data folder; None if the file has none."""
@@ -130,49 +144,11 @@ class ServerFile:
             )
         return folders[0]
 
-    def _listener(self, option: str, flag: str) -> Listener | None:
-        """The only listener of an option that is for clients."""
-        value = self._given.get(option)
-        if value is None or not value.strip():
-            return None
-        controllers = _parts(self._given.get("controller.listener.names", ""))
-        found = [self._parse(option, text) for text in _parts(value)]
-        usable = [listener for listener in found if listener.name not in controllers]
-        named = ", ".join(map(str, usable))
-        if len(usable) != 1:
-            found_text = named or "none for clients"
-            raise self._error(
-                f"{option} names {found_text}: exactly one is supported, choose it with {flag} HOST:PORT"
-            )
-        if usable[0].protocol != "PLAINTEXT":
-            raise self._error(
-                f"{option} names {named}, but listeners are plain TCP without authentication: "
-                f"if that is acceptable, give {flag} HOST:PORT"
-            )
-        return usable[0]
-
-    def _parse(self, option: str, text: str) -> Listener:
-        match = _LISTENER.fullmatch(text)
-        if match is None or int(match[3]) > 65535:
-            raise self._error(f"{option}: {text!r} is not NAME://HOST:PORT")
-        name = match[1].upper()
-        protocols = dict(
-            part.upper().split(":", 1)
-            for part in _parts(self._given.get("listener.security.protocol.map", ""))
-            if ":" in part
-        )
-        protocol = protocols.get(name, name)
-        if protocol not in _PROTOCOLS and name not in _parts(
-            self._given.get("controller.listener.names", "")
-        ):
-            raise self._error(
-                f"{option}: listener.security.protocol.map has no protocol for {name}"
-            )
-        return Listener(name, match[2].strip("[]"), int(match[3]), protocol)
-
 
 def _is_supported(name: str) -> bool:
     options = options_of(BrokerConfig)
+    if name.startswith(PREFIX):
+        return True
     return name in options or any(name in known.aliases for known in options.values())
 
 

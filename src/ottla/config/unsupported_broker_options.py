@@ -16,10 +16,21 @@ _DEFAULT_QUOTAS = (
     "as kafka-configs --entity-type clients --entity-default does"
 )
 
+_JVM = "remove it, it chooses among classes of a JVM"
+
+UNSUPPORTED_TLS_OPTIONS: Mapping[str, str] = {
+    "ssl.allow.": "remove it, new certificates are used as soon as their file has changed",
+    "ssl.endpoint.identification.algorithm": SET_ON_CLIENT,
+    "ssl.engine.factory.class": _JVM,
+    "ssl.keymanager.algorithm": _JVM,
+    "ssl.provider": _JVM,
+    "ssl.secure.random.implementation": _JVM,
+    "ssl.trustmanager.algorithm": _JVM,
+}
+
 UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "acks": SET_ON_CLIENT,
     "add.partitions.to.txn.retry.backoff.": "remove it, producers retry",
-    "advertised.listeners": "use --advertise HOST:PORT",
     "alter.config.policy.class.name": _REMOVE,
     "alter.log.dirs.": _REPLICATION,
     "auto.leader.rebalance.enable": _REPLICATION,
@@ -35,7 +46,10 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "connections.max.reauth.ms": _SECURITY,
     "control.plane.listener.name": _CLUSTER,
     "controlled.shutdown.": _CLUSTER,
-    "controller.": _CLUSTER,
+    "controller.listener.names": _CLUSTER,
+    "controller.performance.": _CLUSTER,
+    "controller.quorum.": _CLUSTER,
+    "controller.socket.timeout.ms": _CLUSTER,
     "create.topic.policy.class.name": _REMOVE,
     "delegation.token.": _SECURITY,
     "delete.records.purgatory.purge.interval.requests": _REMOVE,
@@ -60,8 +74,6 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "kafka.metrics.": _REMOVE,
     "leader.imbalance.": _REPLICATION,
     "leader.replication.throttled.rate": _REPLICATION,
-    "listener.": _SECURITY,
-    "listeners": "use --listen HOST:PORT",
     "log.cleaner.io.buffer.load.factor": "use log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.size": "remove it, segments are memory-mapped",
     "log.cleaner.threads": _THREADS,
@@ -78,8 +90,6 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
         "use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms"
     ),
     "log.preallocate": "remove it, segment files grow as records arrive",
-    "max.connection.creation.rate": _REMOVE,
-    "max.connections.per.ip.overrides": "use max.connections.per.ip",
     "max.poll.interval.ms": SET_ON_CLIENT,
     "max.request.partition.size.limit": _REMOVE,
     "metadata.": _CLUSTER,
@@ -112,7 +122,7 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "socket.listen.backlog.size": _REMOVE,
     "socket.receive.buffer.bytes": "remove it, the operating system sizes the buffer",
     "socket.send.buffer.bytes": "remove it, the operating system sizes the buffer",
-    "ssl.": _SECURITY,
+    **UNSUPPORTED_TLS_OPTIONS,
     "transaction.timeout.ms": SET_ON_CLIENT,
     "transaction.two.phase.commit.enable": (
         "remove it, transactions end by commit, abort or timeout, without two-phase commit (KIP-939)"

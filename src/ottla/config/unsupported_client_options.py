@@ -11,11 +11,6 @@ _TOKENS = (
     "and do there what the option did"
 )
 _KERBEROS = "remove it, GSSAPI is not offered: use SCRAM-SHA-512, PLAIN or OAUTHBEARER"
-_STORE_PASSWORD = (
-    "remove it, stores are PEM files, which have no password; an encrypted private key has its own, "
-    "ssl.key.password. `keytool -list -rfc -keystore STORE.jks` prints the certificates of a JKS "
-    "store as PEM"
-)
 
 UNSUPPORTED_SHARED_OPTIONS: Mapping[str, str] = {
     "auto.include.jmx.reporter": _METRICS,
@@ -37,11 +32,9 @@ UNSUPPORTED_SHARED_OPTIONS: Mapping[str, str] = {
     "security.providers": _JVM,
     "ssl.engine.factory.class": "give PEM stores, ssl.keystore.location and ssl.truststore.location",
     "ssl.keymanager.algorithm": _JVM,
-    "ssl.keystore.password": _STORE_PASSWORD,
     "ssl.provider": _JVM,
     "ssl.secure.random.implementation": _JVM,
     "ssl.trustmanager.algorithm": _JVM,
-    "ssl.truststore.password": _STORE_PASSWORD,
 }
 
 _RACKS = "remove it, the producer does not prefer partitions with leaders in its own rack"

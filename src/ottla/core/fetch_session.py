@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ottla.core.outcomes import Refused
@@ -82,11 +82,15 @@ class FetchSession:
 
 @dataclass(slots=True)
 class FetchContext:
-    """The partitions of a fetch; `session` is None outside of a session."""
+    """The partitions of a fetch; `session` is None outside of a session.
+
+    `denied` are the topics that the reader may not read, as their keys have them.
+    """
 
     targets: list[tuple[Key, FetchTarget]]
     session: FetchSession | None
     is_incremental: bool
+    denied: Container[str | uuid.UUID] = ()
 
     @property
     def session_id(self) -> int:

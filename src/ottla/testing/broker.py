@@ -69,7 +69,7 @@ class Broker(EmbeddedBroker, Inspection):
         options: Mapping[str, object] | None = None,
         *,
         data_dir: str | os.PathLike[str] | None = None,
-        listen: str = "127.0.0.1:0",
+        listen: str | None = None,
         advertise: str | None = None,
         nodes: int = 1,
         metrics: str | None = None,
@@ -110,7 +110,7 @@ class Broker(EmbeddedBroker, Inspection):
         self._first_settings = self._settings
         self._folder_to_remove: str | None = None
         # While it is down, until `restart`: where it listened, and what keeps its ports from others.
-        self._last_addresses: dict[int, Endpoint] = {}
+        self._last_addresses: dict[int, dict[str, Endpoint]] = {}
         self._reserved: list[socket.socket] = []
         self._pause: _Pause | None = None
         BROKERS.add(self)
@@ -122,9 +122,9 @@ class Broker(EmbeddedBroker, Inspection):
     def bootstrap_servers(self) -> str:
         """What clients want as `bootstrap.servers`; while it is down after `kill`, where it will be again."""
         if self._running is None and self._last_addresses:
-            return ",".join(map(str, self._last_addresses.values()))
+            return self._joined(self._last_addresses, self._first_listener)
         if self._running is not None and not self._running.servers:  # every node was killed
-            return ",".join(map(str, self._running.addresses.values()))
+            return self._joined(self._running.addresses, self._first_listener)
         return super().bootstrap_servers
 
     def _answering_servers(self) -> str:
@@ -207,7 +207,8 @@ class Broker(EmbeddedBroker, Inspection):
                 self.faults.lets_go = False
             self._reserved = [
                 reserve_port(family, (str(address[0]), endpoint.port))
-                for endpoint in self._settings.addresses.values()
+                for of_node in self._settings.addresses.values()
+                for endpoint in of_node.values()
                 for family, _, _, _, address in socket.getaddrinfo(
                     *endpoint, type=socket.SOCK_STREAM
                 )
@@ -249,7 +250,9 @@ class Broker(EmbeddedBroker, Inspection):
     def _note_settings(self) -> None:
         """Notes where its nodes listen, for the next start."""
         running = self._running_broker()[0]
-        self._last_addresses = dict(self._addresses) or dict(running.addresses)
+        self._last_addresses = dict(self._addresses) or {
+            node_id: dict(of_node) for node_id, of_node in running.addresses.items()
+        }
         self._settings = replace(
             self._settings,
             addresses=dict(running.addresses),

@@ -86,17 +86,13 @@ def test_options_that_the_protocol_leaves_out_are_refused(
             "then set ssl.truststore.location=/etc/trust.pem and ssl.truststore.type=PEM",
         ),
         (
-            {"ssl_truststore_location": "trust.p12", "ssl_truststore_type": "PKCS12"},
-            "`keytool -list -rfc -keystore trust.p12 > trust.pem`",
-        ),
-        (
             {"ssl_keystore_location": "me.jks"},
-            "`keytool -importkeystore -srckeystore me.jks -destkeystore keystore.p12 "
-            "-deststoretype PKCS12 && openssl pkcs12 -in keystore.p12 -out me.pem`",
+            "`keytool -importkeystore -srckeystore me.jks -destkeystore me.p12 "
+            "-deststoretype PKCS12`, then set ssl.keystore.location=me.p12 and "
+            "ssl.keystore.type=PKCS12",
         ),
-        ({"ssl_keystore_location": "me.pfx"}, "`openssl pkcs12 -in me.pfx -out me.pem`"),
         ({"ssl_keystore_type": "jks"}, "format JKS, which is not read here"),
-        ({"ssl_keystore_type": "BKS"}, "ssl.keystore.type=BKS is not available: use PEM"),
+        ({"ssl_keystore_type": "BKS"}, "ssl.keystore.type=BKS is not available: use PEM or PKCS12"),
     ],
 )
 def test_a_java_store_is_refused_with_the_command_that_converts_it(
@@ -117,6 +113,11 @@ def test_a_java_store_is_refused_with_the_command_that_converts_it(
         (
             {"ssl_keystore_location": "a.pem", "ssl_keystore_key": "PEM"},
             "keep the file or the two texts",
+        ),
+        ({"ssl_keystore_type": "PKCS12"}, "needs a file: give ssl.keystore.location"),
+        (
+            {"ssl_truststore_location": "a.pem", "ssl_truststore_password": "x"},
+            "PEM files have no password",
         ),
         ({"ssl_keystore_key": "PEM"}, "belong together: give both"),
         ({"ssl_keystore_certificate_chain": "PEM"}, "belong together: give both"),

@@ -23,6 +23,7 @@ KIP_848 = "tests/client/groups/test_consumer_protocol.py"
 
 _TLS_VERSION = f"{SHARED_PROBES}::test_the_version_of_tls_is_that_of_the_options"
 _CLIENT_CERTIFICATE = f"{TLS}::test_a_broker_can_want_a_certificate_of_the_client"
+_PKCS12 = f"{TLS}::test_stores_can_be_pkcs12"
 _JAVA_STORES = (
     f"{CONFIG}/test_security_config.py"
     "::test_a_java_store_is_refused_with_the_command_that_converts_it"
@@ -88,6 +89,8 @@ SHARED: dict[str, str] = {
     "ssl.keystore.location": _CLIENT_CERTIFICATE,
     "ssl.keystore.key": _CLIENT_CERTIFICATE,
     "ssl.keystore.certificate.chain": _CLIENT_CERTIFICATE,
+    "ssl.keystore.password": _PKCS12,
+    "ssl.truststore.password": _PKCS12,
     "ssl.key.password": _CLIENT_CERTIFICATE,
 }
 

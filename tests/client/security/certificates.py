@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 KEY_PASSWORD = "open sesame"
+STORE_PASSWORD = "store sesame"
 RIGHT_NAMES = "IP:127.0.0.1,DNS:localhost"
 WRONG_NAMES = "DNS:elsewhere.example"
 
@@ -46,6 +47,24 @@ class Certificates:
         """The client's file, its key encrypted with KEY_PASSWORD."""
         return self.folder / "encrypted-client.pem"
 
+    @property
+    def expired(self) -> Path:
+        """A server's file, with a certificate that has expired."""
+        return self.folder / "expired.pem"
+
+    @property
+    def server_store(self) -> Path:
+        """The server's key and certificate as PKCS#12; the password of all stores is STORE_PASSWORD."""
+        return self.folder / "server.p12"
+
+    @property
+    def client_store(self) -> Path:
+        return self.folder / "client.p12"
+
+    @property
+    def ca_store(self) -> Path:
+        return self.folder / "ca.p12"
+
     def server_context(self, file: Path | None = None) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(file or self.server)
@@ -77,16 +96,25 @@ def make_certificates(folder: Path) -> Certificates:
         *("-passout", f"pass:{KEY_PASSWORD}"),
     )
     _join(folder, "encrypted-client.pem", "encrypted.key", "client.crt")
+    _signed(folder, "expired", RIGHT_NAMES, days=-1)
+    for name in ("server", "client"):
+        _store(folder, name, "-in", f"{name}.pem")
+    _store(folder, "ca", "-nokeys", "-in", "ca.pem")
     return Certificates(folder)
 
 
-def _signed(folder: Path, name: str, names: str) -> None:
+def _store(folder: Path, name: str, *contents: str) -> None:
+    password = f"pass:{STORE_PASSWORD}"
+    _openssl(folder, "pkcs12", "-export", *contents, "-out", f"{name}.p12", "-passout", password)
+
+
+def _signed(folder: Path, name: str, names: str, days: int = 2) -> None:
     _new_key(folder, name)
     (folder / "extensions").write_text(f"subjectAltName={names}\n", encoding="ascii")
     _openssl(folder, "req", "-new", "-key", f"{name}.key", "-out", "csr", "-subj", f"/CN={name}")
     _openssl(
         folder,
-        *("x509", "-req", "-in", "csr", "-out", f"{name}.crt", "-days", "2"),
+        *("x509", "-req", "-in", "csr", "-out", f"{name}.crt", "-days", str(days)),
         *("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "extensions"),
     )
     _join(folder, f"{name}.pem", f"{name}.key", f"{name}.crt")

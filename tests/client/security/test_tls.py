@@ -19,10 +19,10 @@ from tests.client.network.fake_broker import (
     network_to,
     running,
 )
-from tests.client.security.certificates import KEY_PASSWORD, Certificates
+from tests.client.security.certificates import KEY_PASSWORD, STORE_PASSWORD, Certificates
 
-from ottla.client.security.tls import tls_context
 from ottla.errors import ConfigError, FatalError, RetriableError, TlsError
+from ottla.tls.contexts import client_context
 
 
 async def talk(broker: FakeBroker, **options: object) -> None:
@@ -151,6 +151,25 @@ def test_a_broker_can_want_a_certificate_of_the_client(
         run(talk(broker, **trust, **options))
 
 
+def test_stores_can_be_pkcs12(run: Run, certificates: Certificates) -> None:
+    options = {
+        "ssl_truststore_location": certificates.ca_store,
+        "ssl_truststore_password": STORE_PASSWORD,
+        "ssl_keystore_location": certificates.client_store,
+        "ssl_keystore_password": STORE_PASSWORD,
+    }
+    broker = FakeBroker(tls=certificates.server_context_for_known_clients())
+    run(talk(broker, **options))
+    for changed, reason in (
+        ({"ssl_keystore_password": "wrong"}, "ssl.keystore.password is wrong"),
+        ({"ssl_truststore_password": None}, "ssl.truststore.password is missing"),
+        ({"ssl_truststore_location": certificates.folder / "nothing.p12"}, "No such file"),
+    ):
+        with pytest.raises(ConfigError, match=reason) as refused:
+            client_context(config_for("h:1", security_protocol="SSL", **{**options, **changed}))
+        assert STORE_PASSWORD not in str(refused.value)
+
+
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 def test_a_client_without_the_certificate_that_the_broker_wants_is_told(
     run: Run, certificates: Certificates, version: str
@@ -276,10 +295,10 @@ class TestOptions:
         }
         config = config_for("127.0.0.1:1", security_protocol="SSL", **given)
         with pytest.raises(ConfigError, match=re.escape(words)):
-            tls_context(config)
+            client_context(config)
 
     def test_without_a_trust_store_that_of_the_operating_system_counts(self) -> None:
-        context = tls_context(config_for("127.0.0.1:1", security_protocol="SSL"))
+        context = client_context(config_for("127.0.0.1:1", security_protocol="SSL"))
         assert context.verify_mode is ssl.CERT_REQUIRED
         assert context.check_hostname
         assert context.minimum_version is ssl.TLSVersion.TLSv1_2

@@ -6,10 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from ottla.access import Operation
+from ottla.broker.config_resources.broker_resources import BrokerResources
 from ottla.broker.config_resources.resource_kind import ResourceKind
 from ottla.broker.config_resources.resource_kinds import find_kind
 from ottla.broker.node import Node
 from ottla.broker.requests.divisions import Division, Repeated
+from ottla.broker.security.authorization import refuse_config_resource
+from ottla.broker.security.caller import Caller
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError
@@ -24,10 +28,14 @@ RESOURCES: Final = Division(
 
 
 class Alteration(NamedTuple):
-    """A resource to alter; `change` makes its new options of those that were set."""
+    """A resource to alter; `change` makes its new options of those that were set.
+
+    `malformed` is what is wrong with the request whatever the resource is.
+    """
 
     resource_type: int
     name: str
+    malformed: Refused | None
     change: Callable[[ResourceKind, Mapping[str, str]], dict[str, str] | Refused]
 
 
@@ -62,7 +70,7 @@ class _Decided:
 
 
 def alter_all(
-    node: Node, wanted: Sequence[Alteration], validate_only: bool
+    node: Node, caller: Caller, wanted: Sequence[Alteration], validate_only: bool
 ) -> list[Refused | None]:
     """Alters resources in their order; one that is named twice is refused.
 
@@ -78,9 +86,11 @@ def alter_all(
             refused = Refused(ErrorCode.INVALID_REQUEST, "the resource is named twice")
         elif isinstance(kind, Refused):
             refused = kind
+        elif asked.malformed is not None:
+            refused = asked.malformed
         else:
             decided.store_before(kind)
-            options = _decide(node, kind, asked)
+            options = _permitted(node, caller, kind, asked)
             if isinstance(options, Refused):
                 refused = options
             elif not validate_only:
@@ -88,6 +98,28 @@ def alter_all(
         outcomes.append(refused)
     decided.store()
     return outcomes
+
+
+def _permitted(
+    node: Node, caller: Caller, kind: ResourceKind, asked: Alteration
+) -> dict[str, str] | Refused:
+    """The new options of a resource, if the caller may set them.
+
+    As in Kafka, whose brokers check their own options before a controller checks the caller, options of brokers are
+    judged for everybody; about other resources a caller without the right learns nothing.
+    """
+    options: dict[str, str] | Refused = {}
+    judges_first = isinstance(kind, BrokerResources)
+    if judges_first:
+        options = _decide(node, kind, asked)
+        if isinstance(options, Refused):
+            return options
+    refused = refuse_config_resource(
+        node, caller, Operation.ALTER_CONFIGS, asked.resource_type, asked.name
+    )
+    if refused is not None:
+        return refused
+    return options if judges_first else _decide(node, kind, asked)
 
 
 def _decide(node: Node, kind: ResourceKind, asked: Alteration) -> dict[str, str] | Refused:

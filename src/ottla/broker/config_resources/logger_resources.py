@@ -12,7 +12,6 @@ from typing import Final
 from ottla.broker.config_resources.option_changes import (
     Operation,
     OptionChange,
-    check_named_once,
 )
 from ottla.broker.node import Node
 from ottla.config.describe import DescribedOption
@@ -80,9 +79,6 @@ class LoggerResources:
         self, changes: Sequence[OptionChange], current: Mapping[str, str]
     ) -> dict[str, str] | Refused:
         """The levels after the operations, or why they are refused."""
-        refused = check_named_once(changes)
-        if refused is not None:
-            return refused
         levels = dict(current)
         known = set(_names())
         for operation, name, value in changes:
@@ -126,8 +122,6 @@ def _check(operation: int, name: str, value: str | None, known: set[str]) -> Ref
             else f"Unknown operation type {operation}"
         )
         return _invalid(f"{what} is not allowed for the BROKER_LOGGER resource")
-    if operation == Operation.SET and value is None:
-        return _invalid(f"Null value not supported for : {name}")
     if name not in known:
         return Refused(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
     if operation == Operation.DELETE:

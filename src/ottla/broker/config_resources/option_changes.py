@@ -36,10 +36,7 @@ UnsetList = Callable[[str], str | Refused]
 def changed_options(
     unset_list: UnsetList, changes: Sequence[OptionChange], current: Mapping[str, str]
 ) -> dict[str, str] | Refused:
-    """The options of a resource after the operations, or why they are refused."""
-    refused = check_named_once(changes)
-    if refused is not None:
-        return refused
+    """The options of a resource after the operations, which were checked, or why they are refused."""
     changed = dict(current)
     for change in changes:
         refused = _apply(unset_list, change, changed)
@@ -48,12 +45,21 @@ def changed_options(
     return changed
 
 
-def check_named_once(changes: Sequence[OptionChange]) -> Refused | None:
-    """No option may be changed twice in a request."""
+def check_changes(changes: Sequence[OptionChange]) -> Refused | None:
+    """No option may be changed twice in a request, and only a deletion needs no value."""
     times = Counter(change.name for change in changes)
     twice = sorted(name for name, count in times.items() if count > 1)
     if twice:
         return Refused(ErrorCode.INVALID_REQUEST, f"{', '.join(twice)} is named twice")
+    null = [
+        change.name
+        for change in changes
+        if change.value is None and change.operation != Operation.DELETE
+    ]
+    if null:
+        return Refused(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(null)}"
+        )
     return None
 
 
@@ -63,8 +69,7 @@ def _apply(unset_list: UnsetList, change: OptionChange, changed: dict[str, str])
     if operation == Operation.DELETE:
         changed.pop(name, None)
         return None
-    if value is None:
-        return Refused(ErrorCode.INVALID_REQUEST, f"no value is given for {name}")
+    assert value is not None, "checked by check_changes"
     if operation == Operation.SET:
         changed[name] = value
         return None

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import partial
 
 from ottla.broker.config_resources.alteration import RESOURCES, Alteration, alter_all
-from ottla.broker.config_resources.logger_resources import LoggerResources
 from ottla.broker.config_resources.resource_kind import ResourceKind
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
@@ -33,8 +32,14 @@ def handle(
 ) -> AlterConfigsResponse:
     outcomes = alter_all(
         node,
+        context.caller,
         [
-            Alteration(asked.resource_type, asked.resource_name, partial(_replaced, asked))
+            Alteration(
+                asked.resource_type,
+                asked.resource_name,
+                _malformed(asked),
+                partial(_replaced, asked),
+            )
             for asked in request.resources
         ],
         request.validate_only,
@@ -54,17 +59,21 @@ def handle(
     )
 
 
+def _malformed(asked: AlterConfigsResource) -> Refused | None:
+    null = [config.name for config in asked.configs if config.value is None]
+    if null:
+        return Refused(ErrorCode.INVALID_REQUEST, f"no value is given for {', '.join(null)}")
+    if asked.resource_type == ResourceType.BROKER_LOGGER:
+        return Refused(
+            ErrorCode.INVALID_REQUEST, f"Unknown resource type {ResourceType.BROKER_LOGGER}"
+        )
+    return None
+
+
 def _replaced(
     asked: AlterConfigsResource, kind: ResourceKind, current: Mapping[str, str]
 ) -> dict[str, str] | Refused:
     """The options of the request, whatever was set before."""
-    if isinstance(kind, LoggerResources):
-        return Refused(
-            ErrorCode.INVALID_REQUEST, f"Unknown resource type {ResourceType.BROKER_LOGGER}"
-        )
-    null = [config.name for config in asked.configs if config.value is None]
-    if null:
-        return Refused(ErrorCode.INVALID_REQUEST, f"no value is given for {', '.join(null)}")
     return {config.name: config.value or "" for config in asked.configs}
 
 

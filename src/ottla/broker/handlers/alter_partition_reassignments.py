@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_cluster
 from ottla.core.outcomes import Refused, error_of
 from ottla.errors import ErrorCode
 from ottla.wire.messages.alter_partition_reassignments import (
@@ -31,6 +33,9 @@ DIVISIONS = Divisions(
 def handle(
     node: Node, request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
+    refused = refuse_cluster(node, context.caller, Operation.ALTER)
+    if refused is not None:
+        return _all_refused(request, refused)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=ErrorCode.NONE,
@@ -47,6 +52,22 @@ def handle(
                     )
                     for partition in topic.partitions
                 ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _all_refused(
+    request: AlterPartitionReassignmentsRequest, refused: Refused
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        error_code=refused.error,
+        error_message=refused.message,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_result(partition, refused) for partition in topic.partitions],
             )
             for topic in request.topics
         ],

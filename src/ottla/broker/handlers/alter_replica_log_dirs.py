@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_cluster
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 from ottla.wire.messages.alter_replica_log_dirs import (
@@ -18,6 +21,9 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 def handle(
     node: Node, request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
+    refused = refuse_cluster(node, context.caller, Operation.ALTER)
+    if refused is not None:
+        return _all_refused(request, refused)
     wanted = {
         TopicPartition(topic.name, partition): asked.path
         for asked in request.dirs
@@ -35,6 +41,26 @@ def handle(
             AlterReplicaLogDirPartitionResult(partition_index=place.partition, error_code=error)
         )
     return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+def _all_refused(
+    request: AlterReplicaLogDirsRequest, refused: Refused
+) -> AlterReplicaLogDirsResponse:
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(
+                        partition_index=partition, error_code=refused.error
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for asked in request.dirs
+            for topic in asked.topics
+        ]
+    )
 
 
 def _error(node: Node, place: TopicPartition) -> ErrorCode:

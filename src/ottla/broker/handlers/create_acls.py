@@ -21,6 +21,8 @@ from ottla.wire.messages.create_acls import (
     CreateAclsResponse,
 )
 
+# Kafka sends this, and not null, where nothing failed.
+NO_MESSAGE: Final = ""
 _NO_AUTHORIZER: Final = Refused(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 
@@ -64,7 +66,7 @@ def _acl_of(creation: AclCreation) -> AclBinding:
 def _response(outcomes: Sequence[Refused | None]) -> CreateAclsResponse:
     return CreateAclsResponse(
         results=[
-            AclCreationResult(error_code=ErrorCode.NONE, error_message=None)
+            AclCreationResult(error_code=ErrorCode.NONE, error_message=NO_MESSAGE)
             if refused is None
             else AclCreationResult(error_code=refused.error, error_message=refused.text)
             for refused in outcomes

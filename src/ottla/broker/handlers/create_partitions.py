@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.metering import partition_permit
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_topic
 from ottla.broker.topics import MorePartitions
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
@@ -23,6 +25,11 @@ FIRST_VERSION_WITH_STRICT_QUOTA = 3
 def handle(
     node: Node, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
+    denied = {
+        asked.name
+        for asked in request.topics
+        if refuse_topic(node, context.caller, Operation.ALTER, asked.name) is not None
+    }
     outcomes = node.topics.add_partitions(
         [
             MorePartitions(
@@ -35,6 +42,7 @@ def handle(
             for asked in request.topics
         ],
         request.validate_only,
+        denied,
         partition_permit(context, FIRST_VERSION_WITH_STRICT_QUOTA),
     )
     return CreatePartitionsResponse(

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.metering import partition_permit
 from ottla.broker.requests.request import Reply, RequestContext
+from ottla.broker.security.authorization import (
+    has_cluster_right,
+    may_see_topic_configs,
+    refuse_topic,
+)
+from ottla.broker.security.caller import Caller
 from ottla.core.catalog import NewTopic, Topic
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
@@ -23,6 +31,9 @@ FIRST_VERSION_WITH_CONFIGS = 5
 FIRST_VERSION_WITH_STRICT_QUOTA = 6
 # Each topic takes some time.
 FIRST_TOPICS = 8
+TOPICS_PER_STEP = 64
+
+_DENIED = Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
 
 
 def handle(
@@ -34,22 +45,39 @@ def handle(
 def _respond(
     node: Node, request: CreateTopicsRequest, context: RequestContext
 ) -> Generator[None, None, CreateTopicsResponse]:
+    denied = yield from _denied(node, request, context.caller)
     invalid: dict[str, Refused] = {}
     for asked in request.topics:
         refused = _check(asked)
         if refused is not None:
             invalid[asked.name] = refused
-    wanted = [_new_topic(asked) for asked in request.topics]
+    wanted = [_new_topic(asked) for asked in request.topics if asked.name not in denied]
     permit = partition_permit(context, FIRST_VERSION_WITH_STRICT_QUOTA)
     outcome = yield from node.topics.create_requested(
         wanted, invalid, request.validate_only, permit
     )
-    describes = context.version >= FIRST_VERSION_WITH_CONFIGS
+    outcome |= denied
     results = []
     for name in dict.fromkeys(asked.name for asked in request.topics):
         yield
-        results.append(_result(node, name, outcome[name], describes))
+        results.append(_result(node, name, outcome[name], context))
     return CreateTopicsResponse(topics=results)
+
+
+def _denied(
+    node: Node, request: CreateTopicsRequest, caller: Caller
+) -> Generator[None, None, dict[str, Refused]]:
+    """The topics that the client may not create; one that is asked for twice is refused for that."""
+    denied: dict[str, Refused] = {}
+    if has_cluster_right(node, caller, Operation.CREATE):
+        return denied
+    times = Counter(asked.name for asked in request.topics)
+    for number, (name, count) in enumerate(times.items()):
+        if not number % TOPICS_PER_STEP:
+            yield
+        if count == 1 and refuse_topic(node, caller, Operation.CREATE, name) is not None:
+            denied[name] = _DENIED
+    return denied
 
 
 def _check(asked: CreatableTopic) -> Refused | None:
@@ -73,10 +101,20 @@ def _new_topic(asked: CreatableTopic) -> NewTopic:
     )
 
 
-def _result(node: Node, name: str, topic: Topic | Refused, describes: bool) -> CreatableTopicResult:
+def _result(
+    node: Node, name: str, topic: Topic | Refused, context: RequestContext
+) -> CreatableTopicResult:
     if isinstance(topic, Refused):
         return CreatableTopicResult(
             name=name, error_code=topic.error, error_message=topic.message, configs=[]
+        )
+    if not may_see_topic_configs(node, context.caller, name):
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            error_code=ErrorCode.NONE,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=[],
         )
     return CreatableTopicResult(
         name=topic.name,
@@ -94,7 +132,7 @@ def _result(node: Node, name: str, topic: Topic | Refused, describes: bool) -> C
             )
             for option in node.options.describe_topic(topic)
         ]
-        if describes
+        if context.version >= FIRST_VERSION_WITH_CONFIGS
         else [],
     )
 

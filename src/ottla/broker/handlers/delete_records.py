@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_topic
 from ottla.core.outcomes import Refused
 from ottla.core.retention import decide_delete_records
 from ottla.errors import ErrorCode
@@ -51,6 +53,10 @@ async def handle(
     trims: list[Trim] = []
     for topic in request.topics:
         results.append([])
+        refused = refuse_topic(node, context.caller, Operation.DELETE, topic.name)
+        if refused is not None:
+            results[-1] += [_failed(asked, refused.error) for asked in topic.partitions]
+            continue
         for asked in topic.partitions:
             found = _check(node, topic.name, asked)
             if isinstance(found, Trim):

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.metering import partition_permit
 from ottla.broker.requests.request import Reply, RequestContext
-from ottla.broker.topics import TopicToDelete
+from ottla.broker.security.authorization import (
+    EVERY_TOPIC,
+    TOPIC_DENIED,
+    allowed_topics,
+    has_cluster_right,
+)
+from ottla.broker.security.caller import Caller
+from ottla.broker.topics import DeletionRights, TopicToDelete
 from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
 from ottla.ports import StorageError
@@ -40,16 +48,20 @@ def handle(
     node: Node, request: DeleteTopicsRequest, context: RequestContext
 ) -> Reply[DeleteTopicsResponse]:
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    rights = _rights(node, wanted, context.caller)
     deletion = node.topics.delete_requested(
         [
             TopicToDelete(asked.name, None if asked.topic_id == ZERO_UUID else asked.topic_id)
             for asked in wanted
         ],
+        rights,
         partition_permit(context, FIRST_VERSION_WITH_STRICT_QUOTA),
     )
     response = DeleteTopicsResponse(
         responses=[
-            _result(asked, topic, deletion.failure, context.version)
+            _denied(node, asked, rights)
+            if topic is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            else _result(asked, topic, deletion.failure, context.version)
             for asked, topic in zip(wanted, deletion.outcomes, strict=True)
         ]
     )
@@ -66,6 +78,34 @@ def _after(
 ) -> Generator[None, None, DeleteTopicsResponse]:
     yield from removal
     return response
+
+
+def _rights(node: Node, wanted: Sequence[DeleteTopicState], caller: Caller) -> DeletionRights:
+    if has_cluster_right(node, caller, Operation.DELETE):
+        return DeletionRights(EVERY_TOPIC, EVERY_TOPIC)
+    names = [name for name in (_name(node, asked) for asked in wanted) if name is not None]
+    return DeletionRights(
+        allowed_topics(node, caller, Operation.DESCRIBE, names),
+        allowed_topics(node, caller, Operation.DELETE, names),
+    )
+
+
+def _name(node: Node, asked: DeleteTopicState) -> str | None:
+    if asked.topic_id == ZERO_UUID:
+        return asked.name
+    topic = node.cluster.catalog.topics_by_id.get(asked.topic_id)
+    return None if topic is None else topic.name
+
+
+def _denied(node: Node, asked: DeleteTopicState, rights: DeletionRights) -> DeletableTopicResult:
+    """The answer for a topic that the client may not delete; its name only if the client knows it, or may see it."""
+    name = _name(node, asked)
+    return DeletableTopicResult(
+        name=name if asked.name is not None or name in rights.describable else None,
+        topic_id=asked.topic_id,
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        error_message=TOPIC_DENIED.message,
+    )
 
 
 def _result(

@@ -20,6 +20,8 @@ from ottla.wire.messages.describe_acls import (
     DescribeAclsResponse,
 )
 
+# Kafka sends this, and not null, where nothing failed.
+NO_MESSAGE: Final = ""
 _NO_AUTHORIZER: Final = Refused(
     ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"
 )
@@ -62,7 +64,7 @@ def _respond(node: Node, wanted: AclFilter) -> Generator[None, None, DescribeAcl
         )
     return DescribeAclsResponse(
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message=NO_MESSAGE,
         resources=[resources[key] for key in sorted(resources)],
     )
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import describable_cluster_operations
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from ottla.wire.types import OPERATIONS_OMITTED
 
 BROKERS, CONTROLLERS = 1, 2
 
@@ -43,6 +45,11 @@ def handle(
             DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)
             for node_id, endpoint in node.cluster.addresses_for(context.caller)
         ],
+        cluster_authorized_operations=(
+            describable_cluster_operations(node, context.caller)
+            if request.include_cluster_authorized_operations
+            else OPERATIONS_OMITTED
+        ),
     )
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Generator, Hashable
 
+from ottla.access import Operation
 from ottla.broker.config_resources.resource_kinds import find_kind
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import Reply, RequestContext
+from ottla.broker.security.authorization import refuse_config_resource
+from ottla.broker.security.caller import Caller
 from ottla.config.describe import DescribedOption
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
@@ -27,11 +30,11 @@ FIRST_RESOURCES = 8
 def handle(
     node: Node, request: DescribeConfigsRequest, context: RequestContext
 ) -> Reply[DescribeConfigsResponse]:
-    return node.cluster.share.answer(_respond(node, request), FIRST_RESOURCES)
+    return node.cluster.share.answer(_respond(node, request, context.caller), FIRST_RESOURCES)
 
 
 def _respond(
-    node: Node, request: DescribeConfigsRequest
+    node: Node, request: DescribeConfigsRequest, caller: Caller
 ) -> Generator[None, None, DescribeConfigsResponse]:
     """Describes every resource once, however often it is named."""
     results: dict[Hashable, DescribeConfigsResult] = {}
@@ -41,7 +44,7 @@ def _respond(
         key = (asked.resource_type, asked.resource_name, wanted)
         if key not in results:
             yield
-            results[key] = _result(node, asked, wanted, request)
+            results[key] = _result(node, asked, wanted, request, caller)
     return DescribeConfigsResponse(results=list(results.values()))
 
 
@@ -50,8 +53,9 @@ def _result(
     asked: DescribeConfigsResource,
     wanted: Container[str] | None,
     request: DescribeConfigsRequest,
+    caller: Caller,
 ) -> DescribeConfigsResult:
-    described = _describe(node, asked)
+    described = _describe(node, asked, caller)
     if isinstance(described, Refused):
         return DescribeConfigsResult(
             error_code=described.error,
@@ -72,9 +76,16 @@ def _result(
     )
 
 
-def _describe(node: Node, asked: DescribeConfigsResource) -> list[DescribedOption] | Refused:
+def _describe(
+    node: Node, asked: DescribeConfigsResource, caller: Caller
+) -> list[DescribedOption] | Refused:
     kind = find_kind(asked.resource_type)
-    return kind if isinstance(kind, Refused) else kind.describe(node, asked.resource_name)
+    if isinstance(kind, Refused):
+        return kind
+    refused = refuse_config_resource(
+        node, caller, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name
+    )
+    return refused or kind.describe(node, asked.resource_name)
 
 
 def _option(

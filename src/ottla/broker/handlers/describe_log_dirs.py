@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import MAX_ELEMENTS_IN_SLICES, serve
 from ottla.broker.requests.request import Reply, RequestContext
+from ottla.broker.security.authorization import refuse_cluster
 from ottla.errors import ErrorCode
 from ottla.ports import LogDir
 from ottla.wire.messages.describe_log_dirs import (
@@ -23,6 +25,9 @@ PARTITIONS_PER_STEP = 16
 def handle(
     node: Node, request: DescribeLogDirsRequest, context: RequestContext
 ) -> Reply[DescribeLogDirsResponse]:
+    refused = refuse_cluster(node, context.caller, Operation.DESCRIBE)
+    if refused is not None:
+        return DescribeLogDirsResponse(error_code=refused.error, results=[])
     return node.cluster.share.answer(_respond(node, request))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_cluster
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -26,6 +28,11 @@ LISTENER_NAME = "PLAINTEXT"
 def handle(
     node: Node, request: DescribeQuorumRequest, context: RequestContext
 ) -> DescribeQuorumResponse:
+    refused = refuse_cluster(node, context.caller, Operation.DESCRIBE)
+    if refused is not None:
+        return DescribeQuorumResponse(
+            error_code=refused.error, error_message=refused.message, topics=[]
+        )
     asked = [
         (topic.topic_name, [one.partition_index for one in topic.partitions])
         for topic in request.topics

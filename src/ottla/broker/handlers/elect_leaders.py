@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_cluster
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 from ottla.wire.messages.elect_leaders import (
@@ -31,6 +34,9 @@ PREFERRED, UNCLEAN = 0, 1
 def handle(
     node: Node, request: ElectLeadersRequest, context: RequestContext
 ) -> ElectLeadersResponse:
+    refused = refuse_cluster(node, context.caller, Operation.ALTER)
+    if refused is not None:
+        return _all_refused(request, refused)
     if request.election_type not in (PREFERRED, UNCLEAN):
         return ElectLeadersResponse(
             error_code=ErrorCode.INVALID_REQUEST, replica_election_results=[]
@@ -63,6 +69,26 @@ def handle(
         if held or request.topic_partitions is not None:
             results.append(ReplicaElectionResult(topic=name, partition_result=held))
     return ElectLeadersResponse(replica_election_results=results)
+
+
+def _all_refused(request: ElectLeadersRequest, refused: Refused) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=refused.error,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=asked.topic,
+                partition_result=[
+                    PartitionResult(
+                        partition_id=partition,
+                        error_code=refused.error,
+                        error_message=refused.message,
+                    )
+                    for partition in asked.partitions
+                ],
+            )
+            for asked in request.topic_partitions or ()
+        ],
+    )
 
 
 def _result(partition: int, error: ErrorCode) -> PartitionResult:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
+from uuid import UUID
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.partitions.fetch_read import (
     PARTITIONS_AT_ONCE,
+    PARTITIONS_PER_STEP,
     Fetched,
     FetchRead,
     park,
@@ -17,6 +20,8 @@ from ottla.broker.partitions.fetch_read import (
 )
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import Detached, MadeWhenSent, Reply, RequestContext
+from ottla.broker.security.authorization import refuse_cluster, refuse_topic
+from ottla.broker.security.caller import Caller
 from ottla.core.fetch import (
     FIRST_VERSION_WITH_ZSTD,
     FetchLimits,
@@ -61,7 +66,9 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> Reply[
         return FetchResponse(error_code=opened.error, responses=[])
     limits = _limits(node, request, context)
     if len(opened.targets) > PARTITIONS_AT_ONCE:
-        return _fetch_many(node, opened, limits, context)
+        return _fetch_many(node, opened, limits, context, _replica_id(request))
+    if not node.authorizer.is_open:
+        _deny_unreadable(node, opened, context.caller, _replica_id(request))
 
     def respond(read: FetchRead) -> FetchResponse:
         told = _told(read) if context.meter is not None else []
@@ -84,14 +91,21 @@ async def _handle_many(
     opened = _open_session(node, request, context, targets)
     if isinstance(opened, Refused):
         return FetchResponse(error_code=opened.error, responses=[])
-    return Detached(_fetch_many(node, opened, _limits(node, request, context), context))
+    limits = _limits(node, request, context)
+    return Detached(_fetch_many(node, opened, limits, context, _replica_id(request)))
 
 
 async def _fetch_many(
-    node: Node, opened: FetchContext, limits: FetchLimits, context: RequestContext
+    node: Node,
+    opened: FetchContext,
+    limits: FetchLimits,
+    context: RequestContext,
+    replica_id: int,
 ) -> FetchResponse:
     """As `handle`, in slices; it is parked first, so that it misses no append between two slices."""
     share = node.cluster.share
+    if not node.authorizer.is_open:
+        await share.run(_deny_in_steps(node, opened, context.caller, replica_id))
     parked = park(node, opened, limits, limits.min_bytes)
     try:
         read = await share.run(read_in_steps(node, opened, limits))
@@ -105,6 +119,43 @@ async def _fetch_many(
     builder = _ResponseBuilder(node, opened, context, limits)
     await share.run(_add_in_steps(builder, read))
     return _within_quota(node, opened, context, builder.response(), told)
+
+
+def _replica_id(request: FetchRequest) -> int:
+    """The id of the node that asks; negative for consumers."""
+    return max(request.replica_id, request.replica_state.replica_id)
+
+
+def _deny_unreadable(node: Node, opened: FetchContext, caller: Caller, replica_id: int) -> None:
+    for _ in _deny_in_steps(node, opened, caller, replica_id):
+        pass
+
+
+def _deny_in_steps(
+    node: Node, opened: FetchContext, caller: Caller, replica_id: int
+) -> Generator[None, None, None]:
+    """Finds the topics that the client may not read; a follower may read all of them, or none."""
+    is_follower = replica_id >= 0
+    if is_follower and refuse_cluster(node, caller, Operation.CLUSTER_ACTION) is None:
+        return
+    topics_by_id = node.cluster.catalog.topics_by_id
+    readable: dict[str | UUID, bool] = {}
+    for number, (key, _) in enumerate(opened.targets):
+        if not number % PARTITIONS_PER_STEP:
+            yield
+        topic_key = key[0]
+        if topic_key in readable:
+            continue
+        if isinstance(topic_key, str):
+            name = topic_key
+        else:
+            known = topics_by_id.get(topic_key)
+            name = "" if known is None else known.name
+        # The answer about an unknown topic id tells a consumer nothing.
+        readable[topic_key] = not is_follower and (
+            not name or refuse_topic(node, caller, Operation.READ, name) is None
+        )
+    opened.denied = {topic_key for topic_key, is_readable in readable.items() if not is_readable}
 
 
 def _count(request: FetchRequest) -> int:

@@ -7,7 +7,11 @@ from functools import partial
 
 from ottla.broker.config_resources.alteration import RESOURCES, Alteration, alter_all
 from ottla.broker.config_resources.logger_resources import LoggerResources
-from ottla.broker.config_resources.option_changes import OptionChange, changed_options
+from ottla.broker.config_resources.option_changes import (
+    OptionChange,
+    changed_options,
+    check_changes,
+)
 from ottla.broker.config_resources.resource_kind import ResourceKind
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
@@ -33,8 +37,14 @@ def handle(
 ) -> IncrementalAlterConfigsResponse:
     outcomes = alter_all(
         node,
+        context.caller,
         [
-            Alteration(asked.resource_type, asked.resource_name, partial(_changed, node, asked))
+            Alteration(
+                asked.resource_type,
+                asked.resource_name,
+                check_changes(_changes(asked)),
+                partial(_changed, node, asked),
+            )
             for asked in request.resources
         ],
         request.validate_only,
@@ -57,12 +67,15 @@ def handle(
 def _changed(
     node: Node, asked: AlterConfigsResource, kind: ResourceKind, current: Mapping[str, str]
 ) -> dict[str, str] | Refused:
-    operations = [
+    if isinstance(kind, LoggerResources):
+        return kind.changed(_changes(asked), current)
+    return changed_options(partial(kind.unset_list, node), _changes(asked), current)
+
+
+def _changes(asked: AlterConfigsResource) -> list[OptionChange]:
+    return [
         OptionChange(config.config_operation, config.name, config.value) for config in asked.configs
     ]
-    if isinstance(kind, LoggerResources):
-        return kind.changed(operations, current)
-    return changed_options(partial(kind.unset_list, node), operations, current)
 
 
 API = serve(

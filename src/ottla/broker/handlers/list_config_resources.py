@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_cluster
 from ottla.config.options import ResourceType
 from ottla.errors import ErrorCode
 from ottla.wire.messages.list_config_resources import (
@@ -36,6 +38,9 @@ NAMES: Final[Mapping[int, Callable[[Node], Iterable[str]]]] = {
 def handle(
     node: Node, request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
+    refused = refuse_cluster(node, context.caller, Operation.DESCRIBE_CONFIGS)
+    if refused is not None:
+        return ListConfigResourcesResponse(error_code=refused.error, config_resources=[])
     wanted: set[int] = {ResourceType.CLIENT_METRICS}
     if context.version >= FIRST_VERSION_WITH_TYPES:
         wanted = set(request.resource_types) or set(NAMES)

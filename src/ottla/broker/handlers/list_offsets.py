@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Coroutine, Generator, Sequence
 from typing import Any, NamedTuple
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.request import Reply, RequestContext
+from ottla.broker.security.authorization import refuse_topic
 from ottla.core.offset_lookup import (
     NOT_FOUND,
     FoundOffset,
@@ -133,6 +135,11 @@ def _answer(
     topics = []
     for topic in request.topics:
         answers: list[ListOffsetsPartitionResponse] = []
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        refused = refuse_topic(node, context.caller, Operation.DESCRIBE, topic.name)
+        if refused is not None:
+            answers += [_failed(asked, refused.error) for asked in topic.partitions]
+            continue
         for asked in topic.partitions:
             if times[topic.name, asked.partition_index] > 1:
                 answers.append(_failed(asked, ErrorCode.INVALID_REQUEST))
@@ -144,7 +151,6 @@ def _answer(
             answers.append(answer)
             if needs_search(asked.timestamp):
                 yield
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import has_cluster_right, refuse_topic
 from ottla.core.leader_epochs import end_of_epoch
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
@@ -25,15 +27,19 @@ DIVISIONS = Divisions(
 def handle(
     node: Node, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_end(node, topic.topic, asked) for asked in topic.partitions],
-            )
-            for topic in request.topics
+    caller = context.caller
+    topics = []
+    is_node = has_cluster_right(node, caller, Operation.CLUSTER_ACTION)
+    for topic in request.topics:
+        refused = None if is_node else refuse_topic(node, caller, Operation.DESCRIBE, topic.topic)
+        ends = [
+            _end(node, topic.topic, asked)
+            if refused is None
+            else EpochEndOffset(error_code=refused.error, partition=asked.partition)
+            for asked in topic.partitions
         ]
-    )
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _end(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

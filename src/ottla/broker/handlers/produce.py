@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from ottla.access import Operation
 from ottla.broker.coordination.verification import Confirmations, LaterConfirmations, confirm
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Appended, Shard
@@ -26,6 +27,7 @@ from ottla.broker.requests.request import (
     Reply,
     RequestContext,
 )
+from ottla.broker.security.authorization import refuse_topic, refuse_transactional_id
 from ottla.config.topic import TopicConfig
 from ottla.core.append import AT_ONCE, Prepared, prepare, prepare_within
 from ottla.core.outcomes import Refused, TakesLong
@@ -38,6 +40,7 @@ from ottla.core.produce import (
     check_topic,
     check_transactional_id,
     decide_verification,
+    has_transactional_batch,
     missing_verification,
     needed_replicas,
     refusal_for_producer,
@@ -109,17 +112,30 @@ class UnverifiedBatch(NamedTuple):
 
 def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Reply[ProduceResponse]:
     steps = ProduceSteps(node, request.acks, request.transactional_id, context)
+    refused = steps.refuse_transaction(request)
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partition_responses=steps.append_topic(topic),
+                partition_responses=(
+                    steps.append_topic(topic) if refused is None else _all_refused(topic, refused)
+                ),
             )
             for topic in request.topic_data
         ]
     )
     return steps.finish(response)
+
+
+def _all_refused(topic: TopicProduceData, refused: Refused) -> list[PartitionProduceResponse]:
+    responses = [
+        PartitionProduceResponse(index=data.index, error_code=refused.error, base_offset=-1)
+        for data in topic.partition_data
+    ]
+    for response in responses:
+        _refuse(response, refused)
+    return responses
 
 
 class ProduceSteps:
@@ -137,6 +153,7 @@ class ProduceSteps:
         self._transactional_id = transactional_id
         self._context = context
         self._version = context.version
+        self._is_open = node.authorizer.is_open
         self._now_ms = node.cluster.clock.now_ms()
         self._unprepared: list[UnpreparedBatch] = []
         self._unverified: list[UnverifiedBatch] = []
@@ -144,10 +161,23 @@ class ProduceSteps:
 
     # Refuse and prepare.
 
+    def refuse_transaction(self, request: ProduceRequest) -> Refused | None:
+        """The refusal of the whole request: it has transactional batches, and may not use the transactional id."""
+        if self._is_open or not any(
+            has_transactional_batch(data.records)
+            for topic in request.topic_data
+            for data in topic.partition_data
+        ):
+            return None
+        name = self._transactional_id
+        if name is None:
+            return Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return refuse_transactional_id(self._node, self._context.caller, Operation.WRITE, name)
+
     def append_topic(self, topic: TopicProduceData) -> list[PartitionProduceResponse]:
         """Appends every batch of a topic that needs no waiting; the responses of the others are filled in later."""
         name = self._topic_name(topic)
-        refused = check_topic(name, self._acks)
+        refused = self._refuse_topic(name) or check_topic(name, self._acks)
         responses = []
         for data in topic.partition_data:
             response = PartitionProduceResponse(
@@ -160,6 +190,11 @@ class ProduceSteps:
                 assert name is not None
                 self._append_partition(name, data, response)
         return responses
+
+    def _refuse_topic(self, name: str | None) -> Refused | None:
+        if self._is_open or name is None:  # that of an unknown topic id
+            return None
+        return refuse_topic(self._node, self._context.caller, Operation.WRITE, name)
 
     def _topic_name(self, topic: TopicProduceData) -> str | None:
         if self._version < FIRST_VERSION_WITH_TOPIC_IDS:

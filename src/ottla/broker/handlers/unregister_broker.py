@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_cluster
 from ottla.core.outcomes import Refused, error_of
 from ottla.errors import ErrorCode
 from ottla.wire.messages.unregister_broker import (
@@ -16,7 +18,9 @@ from ottla.wire.messages.unregister_broker import (
 def handle(
     node: Node, request: UnregisterBrokerRequest, context: RequestContext
 ) -> UnregisterBrokerResponse:
-    refused = _unregister(node, request.broker_id)
+    refused = refuse_cluster(node, context.caller, Operation.ALTER) or _unregister(
+        node, request.broker_id
+    )
     return UnregisterBrokerResponse(
         error_code=error_of(refused), error_message=None if refused is None else refused.message
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from ottla.access import Operation
 from ottla.broker.features import FEATURES, METADATA_VERSION, Feature
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_cluster
 from ottla.errors import ErrorCode
 from ottla.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -26,6 +28,9 @@ _BY_NAME: Final = {feature.name: feature for feature in FEATURES}
 def handle(
     node: Node, request: UpdateFeaturesRequest, context: RequestContext
 ) -> UpdateFeaturesResponse:
+    refused = refuse_cluster(node, context.caller, Operation.ALTER)
+    if refused is not None:
+        return UpdateFeaturesResponse(error_code=refused.error, error_message=refused.message)
     reason = _reason_to_refuse(node, request.feature_updates)
     if reason is not None:
         return UpdateFeaturesResponse(

@@ -14,7 +14,9 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from ottla.broker.loop.loop_share import LoopShare
+from ottla.broker.network.connection_rates import BUSY, ConnectionRates
 from ottla.broker.network.frame_buffer import FrameBuffer
+from ottla.broker.network.listener import Listener
 from ottla.broker.network.piecewise_transport import PiecewiseTransport, without_copies
 from ottla.broker.network.receive_buffers import Buffers
 from ottla.broker.network.response_queue import (
@@ -122,10 +124,17 @@ class Host(Protocol):
     def traffic(self) -> Traffic: ...
 
     @property
+    def rates(self) -> ConnectionRates: ...
+
+    @property
     def max_frame_bytes(self) -> int: ...
 
     def admit(self, connection: Connection) -> str | None:
         """Why the connection is refused; None if it is admitted."""
+        ...
+
+    def hold(self, connection: Connection) -> bool:
+        """Takes note of a connection that will be closed; False if there are too many of them."""
         ...
 
     def forget(self, connection: Connection) -> None: ...
@@ -136,12 +145,13 @@ class Host(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """One client."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, listener: Listener) -> None:
         self._host = host
+        self.listener = listener
         self._share = host.share
         self._traffic = host.traffic
         self._transport: asyncio.Transport | None = None
-        self.caller = Caller(NOWHERE, NOWHERE)
+        self.caller = Caller(NOWHERE, NOWHERE, listener.name)
         self._buffer = FrameBuffer(host.buffers, host.unfinished, self)
         self._in_line = False  # complete frames wait for their turn
         self._has_waited = False  # and this is that turn
@@ -154,6 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         self._quotas = host.node.quotas.table
         # By the broker's clock; 0 while it may send requests.
         self._muted_until_ms = 0
+        self._is_refused = False  # and closed when it is no longer muted
         self._end_of_mute: asyncio.TimerHandle | None = None
         self.last_active = 0.0
 
@@ -169,6 +180,10 @@ class Connection(asyncio.BufferedProtocol):
         self.caller.peer = _endpoint(transport.get_extra_info("peername"))
         self.caller.local = _endpoint(transport.get_extra_info("sockname"))
         self.last_active = self._host.now()
+        excess_ms = self._host.rates.excess_ms(self.caller.peer.host)
+        if excess_ms:
+            self._refuse_slowly(excess_ms)
+            return
         refusal = self._host.admit(self)
         if refusal is not None:
             self._traffic.refused += 1
@@ -179,6 +194,21 @@ class Connection(asyncio.BufferedProtocol):
                 reason=refusal,
             )
             self._transport.abort()
+            return
+        wait_ms = self._host.rates.wait_ms(self.listener.name)
+        if wait_ms is None:
+            self._close(BUSY)
+        elif wait_ms:
+            self._mute(wait_ms)
+
+    def _refuse_slowly(self, wait_ms: int) -> None:
+        """Closes a connection that may not be, but not at once: its client would try again at once."""
+        self._traffic.refused += 1
+        self._is_refused = True
+        if self._host.hold(self):
+            self._mute(wait_ms)
+        else:
+            self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._buffer.filled and not self._draining:
@@ -494,7 +524,10 @@ class Connection(asyncio.BufferedProtocol):
             self._look_at_mute_in(left_ms)
             return
         self._muted_until_ms = 0
-        self._continue()
+        if self._is_refused:
+            self.abort()
+        else:
+            self._continue()
 
     # Responses out.
 

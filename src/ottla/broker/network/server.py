@@ -1,23 +1,25 @@
-"""A node's listening socket, its connections, and its periodic work."""
+"""A node's listeners, its connections, and its periodic work."""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
-import errno
 import fcntl
 import select
 import socket
 import struct
 import termios
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.metrics.request_counts import ApiCounts, observed
 from ottla.broker.network.connection import Connection, Traffic
+from ottla.broker.network.connection_rates import MAX_HELD, ConnectionRates
 from ottla.broker.network.listen_error import ListenError
+from ottla.broker.network.listener import Listener
 from ottla.broker.network.receive_buffers import Buffers
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
@@ -25,7 +27,8 @@ from ottla.broker.partitions.compactor import Compactor
 from ottla.broker.partitions.retention import Retention
 from ottla.broker.requests.api import Api
 from ottla.broker.requests.apis import SERVED
-from ottla.event_loop import addresses_of
+from ottla.config.listeners import ListenerSettings, connections_per_address
+from ottla.config.options import INT_MAX
 from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import monotonic_ms
@@ -33,7 +36,6 @@ from ottla.ports import monotonic_ms
 logger = EventLog(__name__)
 
 RECEIVE_BUFFER_BYTES = 1 << 20
-BACKLOG = 1024
 DRAIN_SECONDS = 3.0
 # After this time a stop logs which clients it waits for.
 SLOW_STOP_SECONDS = 0.3
@@ -49,7 +51,7 @@ ACCEPT_TURNS = 8
 class Server:
     """Listens for one node."""
 
-    def __init__(self, node: Node, listen: Endpoint) -> None:
+    def __init__(self, node: Node, listeners: Iterable[ListenerSettings]) -> None:
         self.node = node
         self.apis: Mapping[int, Api[Any, Any]] = SERVED
         self.api_counts: list[ApiCounts] = []
@@ -57,11 +59,15 @@ class Server:
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.buffers = Buffers()
         self.unfinished = UnfinishedFrames(node.options.config.socket_request_max_bytes)
-        self.endpoint = listen
-        self._listen = listen
         self._connections: dict[Connection, None] = {}
         self._per_host: dict[str, int] = {}
-        self._listeners: list[asyncio.Server] = []
+        self.rates = ConnectionRates(node.options, node.quotas)
+        # Connections that are over the quota of their address, and are closed soon.
+        self._held: dict[Connection, None] = {}
+        # max.connections.per.ip.overrides, and what it says.
+        self._overrides_text = ""
+        self._overrides: dict[str, int] = {}
+        self._listeners = [Listener(settings) for settings in listeners]
         self._silent: set[Connection] = set()  # not read at the last check
         self._trims_soon = False
         self._is_over = False
@@ -69,6 +75,11 @@ class Server:
         self._retention = Retention(node.cluster, node.options, node.partitions)
         self._compactor = Compactor(node)
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The address of the first listener."""
+        return self._listeners[0].endpoint
 
     @property
     def share(self) -> LoopShare:
@@ -86,22 +97,23 @@ class Server:
         self.apis, self.api_counts = observed(self.apis)
 
     async def bind(self) -> None:
-        """Binds the port; `endpoint` and the node then have the one that the system picked."""
+        """Binds the ports; the node then knows those that the system picked."""
         try:
-            await self._open_listeners()
-        except OSError as error:
+            for listener in self._listeners:
+                await listener.bind(partial(Connection, self, listener))
+                self.node.endpoints[listener.name] = listener.endpoint
+        except ListenError:
             await self._stop_listening()
-            raise ListenError(self._listen, error) from error
-        self.node.endpoint = self.endpoint
+            raise
 
     async def serve(self) -> None:
         """Accepts connections, and begins the periodic work."""
         try:
             for listener in self._listeners:
-                await listener.start_serving()
-        except OSError as error:
+                await listener.serve()
+        except ListenError:
             await self._stop_listening()
-            raise ListenError(self._listen, error) from error
+            raise
         self.node.uptime.watch()
         # Interrupted work goes on: members have sessions, prepared transactions need markers.
         self._loop.call_soon(self.node.tick)
@@ -120,40 +132,13 @@ class Server:
 
     async def catch_up(self) -> None:
         """Does the periodic work that is due by a clock that was moved."""
-        for connection in list(self._connections):
+        for connection in [*self._connections, *self._held]:
             connection.end_mute_in_time()
         await self._tick_store()
         await self._expire_producers()
         await self._retention.apply()
         if self.node.options.config.log_cleaner_enable:
             await self._compactor.clean_all()
-
-    async def _open_listeners(self) -> None:
-        """Listens on every address that the host name has, on one port; `::` is every interface of either family."""
-        host, port = self._listen
-        addresses = await addresses_of(host, port)
-        if host == "::":
-            addresses.append("0.0.0.0")
-        missing: OSError | None = None
-        for address in addresses:
-            try:
-                listener = await self._loop.create_server(
-                    lambda: Connection(self),
-                    sock=bound_socket(address, port),
-                    backlog=BACKLOG,
-                    start_serving=False,
-                )
-            except OSError as error:
-                # A name may have an address of a family that this machine does not use.
-                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                    raise
-                missing = error
-                continue
-            self._listeners.append(listener)
-            port = int(listener.sockets[0].getsockname()[1])
-        if missing is not None and not self._listeners:
-            raise missing
-        self.endpoint = Endpoint(host, port)
 
     def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         self._tasks.append(self._loop.create_task(self._repeat(interval_ms / 1000, work)))
@@ -172,6 +157,7 @@ class Server:
     async def _tick_store(self) -> None:
         cluster = self.node.cluster
         self.node.tick()
+        self.rates.forget_idle()
         if cluster.controller_id == self.node.node_id:  # there is one store for all nodes
             cluster.store.tick(monotonic_ms(cluster.clock))
             await cluster.deletion.finish()
@@ -218,17 +204,38 @@ class Server:
             return "the node was killed"
         if len(self._connections) >= config.max_connections:
             return f"max.connections={config.max_connections} is reached"
-        if here >= config.max_connections_per_ip:
-            return f"max.connections.per.ip={config.max_connections_per_ip} is reached"
+        most_here = self._most_connections_of(host)
+        if here >= most_here:
+            return f"max.connections.per.ip={most_here} is reached"
+        listener = connection.listener
+        most_of_listener = config.scoped.get(listener.max_connections_name, INT_MAX)
+        if listener.connections >= most_of_listener:
+            return f"max.connections={most_of_listener} of listener {listener.name} is reached"
+        listener.connections += 1
         self._connections[connection] = None
         self._per_host[host] = here + 1
         self.traffic.accepted += 1
         return None
 
+    def _most_connections_of(self, host: str) -> int:
+        config = self.node.options.config
+        text = config.max_connections_per_ip_overrides
+        if text != self._overrides_text:
+            self._overrides_text, self._overrides = text, connections_per_address(text)
+        return self._overrides.get(host, config.max_connections_per_ip)
+
+    def hold(self, connection: Connection) -> bool:
+        if len(self._held) >= MAX_HELD or self._is_over:
+            return False
+        self._held[connection] = None
+        return True
+
     def forget(self, connection: Connection) -> None:
+        self._held.pop(connection, None)
         if connection not in self._connections:
             return
         del self._connections[connection]
+        connection.listener.connections -= 1
         self.node.sessions.end_of(connection.peer)
         self.node.telemetry.end_of(connection.peer)
         if not self._trims_soon:
@@ -273,6 +280,8 @@ class Server:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in list(self._held):
+            connection.abort()
         for connection in list(self._connections):
             connection.drain()
         self.node.partitions.release_waiters()
@@ -307,7 +316,7 @@ class Server:
         self._is_over = True
         for task in self._tasks:
             task.cancel()
-        for connection in list(self._connections):
+        for connection in [*self._connections, *self._held]:
             connection.abort()
 
     async def stop_killed(self) -> list[socket.socket]:
@@ -340,18 +349,3 @@ def reserve_port(family: int, address: tuple[str, int]) -> socket.socket:
     with suppress(OSError):
         reserved.bind(address[:2])
     return reserved
-
-
-def bound_socket(address: str, port: int) -> socket.socket:
-    """A socket for one address; each family has its own, as every system's default is another."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        bound.bind((address, port))
-    except OSError:
-        bound.close()
-        raise
-    return bound

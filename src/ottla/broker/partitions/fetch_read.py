@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Container, Generator, Iterator, Sequence
 from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
@@ -20,6 +21,7 @@ from ottla.ports import Buffer, StorageError
 T = TypeVar("T")
 
 NO_RECORDS = b""
+_DENIED = Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 UNKNOWN_BOUNDS = Bounds(-1, -1, -1, -1)
 # A fetch of more partitions runs in slices of the loop's time.
 PARTITIONS_AT_ONCE = 256
@@ -49,14 +51,20 @@ class FetchRead:
         self.is_final = False
 
     def add(
-        self, node: Node, targets: Sequence[tuple[Key, FetchTarget]], limits: FetchLimits
+        self,
+        node: Node,
+        targets: Sequence[tuple[Key, FetchTarget]],
+        limits: FetchLimits,
+        denied: Container[str | UUID],
     ) -> None:
         """Reads partitions within the limits."""
         size_bytes = self.size_bytes
         for key, target in targets:
-            one = _read(
-                node, key, target, limits, limits.max_bytes - size_bytes, is_first=size_bytes == 0
-            )
+            if key[0] in denied:
+                one = Fetched(key, target, _DENIED, UNKNOWN_BOUNDS)
+            else:
+                room_bytes = limits.max_bytes - size_bytes
+                one = _read(node, key, target, limits, room_bytes, is_first=size_bytes == 0)
             size_bytes += len(one.records)
             if one.refused is not None or one.diverging is not None:
                 self.is_final = True
@@ -67,7 +75,7 @@ class FetchRead:
 def read_all(node: Node, context: FetchContext, limits: FetchLimits) -> FetchRead:
     """Reads every partition once."""
     read = FetchRead()
-    read.add(node, context.targets, limits)
+    read.add(node, context.targets, limits, context.denied)
     return read
 
 
@@ -77,7 +85,7 @@ def read_in_steps(
     """As `read_all`, with pauses."""
     read = FetchRead()
     for targets in steps_of(context.targets):
-        read.add(node, targets, limits)
+        read.add(node, targets, limits, context.denied)
         yield
     return read
 
@@ -207,5 +215,7 @@ def park(node: Node, context: FetchContext, limits: FetchLimits, missing_bytes: 
 
 
 def _shards(node: Node, context: FetchContext) -> list[Shard]:
-    found = [_shard(node, target) for _, target in context.targets]
+    found = [
+        _shard(node, target) for key, target in context.targets if key[0] not in context.denied
+    ]
     return [shard for shard in found if isinstance(shard, Shard)]

@@ -12,22 +12,23 @@ from ottla import access
 from ottla.access import CLUSTER, SUPPORTED_OPERATIONS, Operation, Resource, ResourceType
 from ottla.broker.node import Node
 from ottla.broker.security.caller import Caller
+from ottla.config.options import ResourceType as ConfigResourceType
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 
 # The sentences are Kafka's: its tools print them.
-_NO_TOPIC: Final = Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
-_NO_GROUP: Final = Refused(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
-_NO_TRANSACTIONAL_ID: Final = Refused(
+TOPIC_DENIED: Final = Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+GROUP_DENIED: Final = Refused(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+TRANSACTIONAL_ID_DENIED: Final = Refused(
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional Id authorization failed."
 )
-_NO_CLUSTER: Final = Refused(
+CLUSTER_DENIED: Final = Refused(
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
 )
 
 
-class _EveryName:
-    """The names of all resources there are."""
+class _EveryTopic:
+    """The names of all topics."""
 
     __slots__ = ()
 
@@ -35,21 +36,21 @@ class _EveryName:
         return True
 
 
-_EVERY_NAME: Final = _EveryName()
+EVERY_TOPIC: Final = _EveryTopic()
 
 
 def refuse_group(node: Node, caller: Caller, operation: Operation, group_id: str) -> Refused | None:
     authorizer = node.authorizer
     if authorizer.is_open or authorizer.allows(caller, operation, access.group(group_id)):
         return None
-    return _NO_GROUP
+    return GROUP_DENIED
 
 
 def refuse_topic(node: Node, caller: Caller, operation: Operation, name: str) -> Refused | None:
     authorizer = node.authorizer
     if authorizer.is_open or authorizer.allows(caller, operation, access.topic(name)):
         return None
-    return _NO_TOPIC
+    return TOPIC_DENIED
 
 
 def refuse_topics(
@@ -59,7 +60,7 @@ def refuse_topics(
     if node.authorizer.is_open:
         return None
     refused = [refuse_topic(node, caller, operation, name) for name in dict.fromkeys(names)]
-    return _NO_TOPIC if any(refused) else None
+    return TOPIC_DENIED if any(refused) else None
 
 
 def refuse_transactional_id(
@@ -68,14 +69,31 @@ def refuse_transactional_id(
     authorizer = node.authorizer
     if authorizer.is_open or authorizer.allows(caller, operation, access.transactional_id(name)):
         return None
-    return _NO_TRANSACTIONAL_ID
+    return TRANSACTIONAL_ID_DENIED
 
 
 def refuse_cluster(node: Node, caller: Caller, operation: Operation) -> Refused | None:
     authorizer = node.authorizer
     if authorizer.is_open or authorizer.allows(caller, operation, CLUSTER):
         return None
-    return _NO_CLUSTER
+    return CLUSTER_DENIED
+
+
+def refuse_config_resource(
+    node: Node, caller: Caller, operation: Operation, resource_type: int, name: str
+) -> Refused | None:
+    """The refusal for the configs of a resource; those of brokers, loggers and client metrics are the cluster's."""
+    if resource_type == ConfigResourceType.TOPIC:
+        return refuse_topic(node, caller, operation, name)
+    if resource_type == ConfigResourceType.GROUP:
+        return refuse_group(node, caller, operation, name)
+    return refuse_cluster(node, caller, operation)
+
+
+def has_cluster_right(node: Node, caller: Caller, operation: Operation) -> bool:
+    """Whether the caller may do it in the whole cluster; if not, a right on the topic may be enough."""
+    authorizer = node.authorizer
+    return authorizer.is_open or authorizer.allows(caller, operation, CLUSTER, logs_denied=False)
 
 
 def refuse_idempotent_producer(node: Node, caller: Caller) -> Refused | None:
@@ -87,7 +105,7 @@ def refuse_idempotent_producer(node: Node, caller: Caller) -> Refused | None:
         or authorizer.allows_some(caller, Operation.WRITE, ResourceType.TOPIC)
     ):
         return None
-    return _NO_CLUSTER
+    return CLUSTER_DENIED
 
 
 # What a caller may not describe is left out of lists: no attempt of the caller's was denied.
@@ -97,6 +115,13 @@ def may_see_topic(node: Node, caller: Caller, name: str) -> bool:
     authorizer = node.authorizer
     return authorizer.is_open or authorizer.allows(
         caller, Operation.DESCRIBE, access.topic(name), logs_denied=False
+    )
+
+
+def may_see_topic_configs(node: Node, caller: Caller, name: str) -> bool:
+    authorizer = node.authorizer
+    return authorizer.is_open or authorizer.allows(
+        caller, Operation.DESCRIBE_CONFIGS, access.topic(name), logs_denied=False
     )
 
 
@@ -125,7 +150,7 @@ def allowed_topics(
     """The topics among these with which the caller may do it; each is asked about once."""
     authorizer = node.authorizer
     if authorizer.is_open:
-        return _EVERY_NAME
+        return EVERY_TOPIC
     return {
         name
         for name in dict.fromkeys(names)
@@ -144,6 +169,13 @@ def authorized_operations(node: Node, caller: Caller, resource: Resource) -> int
         if allows(caller, operation, resource, logs_denied=False):
             bits |= 1 << operation
     return bits
+
+
+def describable_cluster_operations(node: Node, caller: Caller) -> int:
+    """The operations on the cluster; none for a caller that may not describe it."""
+    if refuse_cluster(node, caller, Operation.DESCRIBE) is not None:
+        return 0
+    return authorized_operations(node, caller, CLUSTER)
 
 
 def group_operations(node: Node, caller: Caller, group_id: str) -> int:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from ottla.access import ANONYMOUS, Principal
+from ottla.config.listeners import DEFAULT_LISTENER
 from ottla.model import Endpoint
-
-DEFAULT_LISTENER: Final = "PLAINTEXT"
 
 
 class Caller:

@@ -42,13 +42,16 @@ COMMAND: Final = Command(
     [
         Option(
             "--listen",
+            "HOST:PORT, or PROTOCOL://HOST:PORT with PLAINTEXT or SSL; repeatable; "
             f"default: {DEFAULT_LISTEN}, or listeners of the file; port 0 picks one",
-            metavar="HOST:PORT",
+            metavar="ADDRESS",
+            multiple=True,
         ),
         Option(
             "--advertise",
-            "the address that the broker gives to clients; default: the address that they used",
-            metavar="HOST:PORT",
+            "the address that the broker gives to clients, likewise; default: the one that they used",
+            metavar="ADDRESS",
+            multiple=True,
         ),
         *exclusive(
             Option(

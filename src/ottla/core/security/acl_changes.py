@@ -41,7 +41,10 @@ def check_new_acl(acl: AclBinding) -> Refused | None:
     if acl.permission not in (Permission.ALLOW, Permission.DENY):
         return _invalid(f"Invalid permissionType {acl.permission.name}")
     if ":" not in acl.principal:
-        return _invalid("The principal of an ACL must have a type and a name, as in User:alice")
+        return _invalid(
+            f"Could not parse principal from `{acl.principal[:MAX_TEXT_CHARS]}` "
+            "(no colon is present separating the principal type from the principal name)"
+        )
     if max(len(acl.name), len(acl.principal), len(acl.host)) > MAX_TEXT_CHARS:
         return _invalid(f"A text of an ACL is longer than {MAX_TEXT_CHARS} characters")
     return None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.security.tls import tls_context
 from ottla.config.security import SecurityConfig
 from ottla.schemas.client.exchange import Unreachable
 from ottla.schemas.config import RegistryConfig
 from ottla.schemas.extra import require
+from ottla.tls.contexts import client_context
 
 if TYPE_CHECKING:
     import httpx
@@ -24,7 +24,7 @@ def httpx_arguments(config: RegistryConfig, security: SecurityConfig) -> dict[st
         )
     }
     if any(address.startswith("https:") for address in config.addresses):
-        arguments["verify"] = tls_context(security)
+        arguments["verify"] = client_context(security)
     if config.proxy is not None:
         arguments["proxy"] = config.proxy
     return arguments

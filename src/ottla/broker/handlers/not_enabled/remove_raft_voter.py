@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
+from ottla.broker.security.authorization import refuse_cluster
 from ottla.errors import ErrorCode
 from ottla.wire.messages.remove_raft_voter import (
     RemoveRaftVoterRequest,
@@ -15,6 +17,9 @@ from ottla.wire.messages.remove_raft_voter import (
 def handle(
     node: Node, request: RemoveRaftVoterRequest, context: RequestContext
 ) -> RemoveRaftVoterResponse:
+    refused = refuse_cluster(node, context.caller, Operation.ALTER)
+    if refused is not None:
+        return RemoveRaftVoterResponse(error_code=refused.error, error_message=refused.message)
     cluster_id = node.cluster.cluster_id
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return RemoveRaftVoterResponse(

@@ -13,11 +13,11 @@ from ottla.client.aio.network.api_versions import ask_versions, ask_versions_bef
 from ottla.client.aio.network.authentication import Authenticator
 from ottla.client.aio.network.connection import Connection
 from ottla.client.security.failures import tls_failure
-from ottla.client.security.tls import tls_context
 from ottla.config.client import ClientConfig
 from ottla.errors import ErrorCode, KafkaError, exception_for
 from ottla.event_loop import addresses_of, name_of
 from ottla.model import Endpoint
+from ottla.tls.contexts import client_context
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 
 CANONICAL = "resolve_canonical_bootstrap_servers_only"
@@ -43,7 +43,7 @@ class Opener:
         self._config = config
         self._on_lost = on_lost
         self._on_versions = on_versions
-        self._tls = tls_context(config) if config.uses_tls else None
+        self._tls = client_context(config) if config.uses_tls else None
         self._authenticator = Authenticator(config) if config.uses_sasl else None
         self._open: set[Connection] = set()
         self.client_id = config.client_id

@@ -1,0 +1,108 @@
+"""A listener of a node: its sockets, how clients speak there, and how many there are."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from ottla.broker.network.listen_error import ListenError
+from ottla.config.listeners import ANY_HOST, PREFIX, ListenerSettings
+from ottla.errors import ConfigError
+from ottla.event_loop import addresses_of
+from ottla.model import Endpoint
+
+BACKLOG: Final = 1024
+
+
+class Listener:
+    """Where connections come from: they have its name, its protocol and its limit."""
+
+    def __init__(self, settings: ListenerSettings) -> None:
+        self.settings = settings
+        self.name = settings.name
+        self.endpoint = settings.listen
+        self.max_connections_name = f"{PREFIX}{settings.name.lower()}.max.connections"
+        self.connections = 0
+        self._servers: list[asyncio.Server] = []
+        if settings.uses_tls or settings.uses_sasl:
+            raise ConfigError(
+                f"listener {self.name}: the protocol {settings.protocol} is not available"
+            )
+
+    @property
+    def requires_login(self) -> bool:
+        """Whether clients have to authenticate themselves by SASL before any other request."""
+        return self.settings.uses_sasl
+
+    async def bind(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Binds the port; `endpoint` then has the one that the system picked."""
+        try:
+            await self._bind(make_protocol)
+        except OSError as error:
+            raise ListenError(self.settings.listen, error) from error
+
+    async def _bind(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Listens on every address that the host name has, on one port; `::` is every interface of either family."""
+        host, port = self.settings.listen
+        addresses = await addresses_of(host, port)
+        if host == ANY_HOST:
+            addresses.append("0.0.0.0")
+        missing: OSError | None = None
+        for address in addresses:
+            try:
+                server = await asyncio.get_running_loop().create_server(
+                    make_protocol,
+                    sock=bound_socket(address, port),
+                    backlog=BACKLOG,
+                    start_serving=False,
+                )
+            except OSError as error:
+                # A name may have an address of a family that this machine does not use.
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing = error
+                continue
+            self._servers.append(server)
+            port = int(server.sockets[0].getsockname()[1])
+        if missing is not None and not self._servers:
+            raise missing
+        self.endpoint = Endpoint(host, port)
+
+    async def serve(self) -> None:
+        """Accepts connections."""
+        try:
+            for server in self._servers:
+                await server.start_serving()
+        except OSError as error:
+            raise ListenError(self.settings.listen, error) from error
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """The sockets that listen."""
+        return [listening for server in self._servers for listening in server.sockets]
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+
+    async def wait_closed(self) -> None:
+        for server in self._servers:
+            await server.wait_closed()
+
+
+def bound_socket(address: str, port: int) -> socket.socket:
+    """A socket for one address; each family has its own, as every system's default is another."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((address, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
