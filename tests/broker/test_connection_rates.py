@@ -10,7 +10,8 @@ from tests.broker.quota_requests import set_quotas
 from tests.broker.requests import BROKER, eventually, on_loop, session_with, set_options
 from tests.lasting import LASTING
 
-from ottla.broker.network import connection_rates, server
+from ottla.broker.network import server
+from ottla.broker.security import connection_rates
 from ottla.client.raw import RawConnection
 from ottla.core.security.quotas.entities import QuotaKind
 from ottla.errors import ErrorCode

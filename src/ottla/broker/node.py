@@ -17,6 +17,7 @@ from ottla.broker.partitions.led_partitions import LedPartitions
 from ottla.broker.security.audit import AuditLog
 from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.caller import Caller
+from ottla.broker.security.connection_rates import ConnectionRates
 from ottla.broker.security.quotas import NodeQuotas
 from ottla.broker.security.standard_authorizer import authorizer_of
 from ottla.broker.telemetry.telemetry import Telemetry
@@ -47,6 +48,7 @@ class Node:
         self.quotas = NodeQuotas(
             cluster.catalog.quotas, self.options, cluster.clock, cluster.mutation_usage
         )
+        self.connection_rates = ConnectionRates(self.options, self.quotas)
         self.topics = Topics(cluster, self.options)
         self.partitions = LedPartitions(self.node_id, cluster, self.options)
         config = self.options.config
@@ -111,4 +113,5 @@ class Node:
         self.transactions.load_soon()
         self.telemetry.tick()
         self.quotas.forget_idle()
+        self.connection_rates.forget_idle()
         self.audit.tick(self.cluster.clock.monotonic_seconds())

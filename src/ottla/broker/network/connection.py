@@ -14,7 +14,6 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from ottla.broker.loop.loop_share import LoopShare
-from ottla.broker.network.connection_rates import BUSY, ConnectionRates
 from ottla.broker.network.frame_buffer import FrameBuffer
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.piecewise_transport import PiecewiseTransport, without_copies
@@ -43,6 +42,7 @@ from ottla.broker.requests.request import (
     RequestContext,
 )
 from ottla.broker.security.caller import Caller
+from ottla.broker.security.connection_rates import BUSY
 from ottla.broker.security.quotas import RequestMeter
 from ottla.events import EventLog
 from ottla.model import Endpoint
@@ -124,9 +124,6 @@ class Host(Protocol):
     def traffic(self) -> Traffic: ...
 
     @property
-    def rates(self) -> ConnectionRates: ...
-
-    @property
     def max_frame_bytes(self) -> int: ...
 
     def admit(self, connection: Connection) -> str | None:
@@ -180,7 +177,7 @@ class Connection(asyncio.BufferedProtocol):
         self.caller.peer = _endpoint(transport.get_extra_info("peername"))
         self.caller.local = _endpoint(transport.get_extra_info("sockname"))
         self.last_active = self._host.now()
-        excess_ms = self._host.rates.excess_ms(self.caller.peer.host)
+        excess_ms = self._host.node.connection_rates.excess_ms(self.caller.peer.host)
         if excess_ms:
             self._refuse_slowly(excess_ms)
             return
@@ -195,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
             )
             self._transport.abort()
             return
-        wait_ms = self._host.rates.wait_ms(self.listener.name)
+        wait_ms = self._host.node.connection_rates.wait_ms(self.listener.name)
         if wait_ms is None:
             self._close(BUSY)
         elif wait_ms:

@@ -17,7 +17,6 @@ from typing import Any, Final
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.metrics.request_counts import ApiCounts, observed
 from ottla.broker.network.connection import Connection, Traffic
-from ottla.broker.network.connection_rates import MAX_HELD, ConnectionRates
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.receive_buffers import Buffers
@@ -27,6 +26,7 @@ from ottla.broker.partitions.compactor import Compactor
 from ottla.broker.partitions.retention import Retention
 from ottla.broker.requests.api import Api
 from ottla.broker.requests.apis import SERVED
+from ottla.broker.security.connection_rates import MAX_HELD
 from ottla.config.listeners import ListenerSettings, connections_per_address
 from ottla.config.options import INT_MAX
 from ottla.events import EventLog
@@ -61,7 +61,6 @@ class Server:
         self.unfinished = UnfinishedFrames(node.options.config.socket_request_max_bytes)
         self._connections: dict[Connection, None] = {}
         self._per_host: dict[str, int] = {}
-        self.rates = ConnectionRates(node.options, node.quotas)
         # Connections that are over the quota of their address, and are closed soon.
         self._held: dict[Connection, None] = {}
         # max.connections.per.ip.overrides, and what it says.
@@ -157,7 +156,6 @@ class Server:
     async def _tick_store(self) -> None:
         cluster = self.node.cluster
         self.node.tick()
-        self.rates.forget_idle()
         if cluster.controller_id == self.node.node_id:  # there is one store for all nodes
             cluster.store.tick(monotonic_ms(cluster.clock))
             await cluster.deletion.finish()
