@@ -11,7 +11,7 @@ from ottla.broker.options import NodeOptions
 from ottla.broker.security.connection_rates import ConnectionRates
 from ottla.broker.security.quotas import NodeQuotas
 from ottla.config.broker import BrokerConfig
-from ottla.config.listeners import DEFAULT_LISTENER, ListenerSettings
+from ottla.config.listeners import DEFAULT_LISTENER, ListenerConfig, ListenerSettings
 from ottla.core.catalog import Catalog
 from ottla.core.security.quotas.rates import TokenBucket
 from ottla.core.security.quotas.table import QuotaTable
@@ -20,7 +20,8 @@ from ottla.model import Endpoint
 
 
 def plaintext_listener() -> Listener:
-    return Listener(ListenerSettings(DEFAULT_LISTENER, "PLAINTEXT", Endpoint("127.0.0.1", 0), None))
+    settings = ListenerSettings(DEFAULT_LISTENER, "PLAINTEXT", Endpoint("127.0.0.1", 0), None)
+    return Listener(settings, ListenerConfig())
 
 
 def node_without_quotas() -> Any:

@@ -80,6 +80,8 @@ AUTHORIZATION_OPTIONS = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
     "super.users": "User:ANONYMOUS",
 }
+# Options of logins; security/test_logins.py sees what they do.
+LOGIN_OPTIONS = {"connection.failed.authentication.delay.ms": "250"}
 # Not with a data folder, and so not with the bench of the others.
 PROBED_BY_ITSELF = {"ottla.ephemeral.max.bytes"}
 # What an embedded broker sets by itself.
@@ -110,6 +112,8 @@ def broker_value(name: str) -> str:
         return CONSUMER_GROUP_OPTIONS[name]
     if name in AUTHORIZATION_OPTIONS:
         return AUTHORIZATION_OPTIONS[name]
+    if name in LOGIN_OPTIONS:
+        return LOGIN_OPTIONS[name]
     if name in PROBED_BY_ITSELF:
         return "1000000"
     topic_option = BROKER_TO_TOPIC[name]
@@ -130,6 +134,7 @@ def test_every_option_is_in_the_tables() -> None:
         *CONSUMER_GROUP_OPTIONS,
         *AUTHORIZATION_OPTIONS,
         *LISTENER_OPTIONS,
+        *LOGIN_OPTIONS,
     }
     assert set(BROKER_OPTIONS) == in_tables | elsewhere
 

@@ -231,8 +231,9 @@ def test_a_transactional_batch_without_a_transactional_id_is_refused(
         producer_epoch=0,
         base_sequence=0,
     )
-    error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert refused(connection, topic, batch) == error
+    result = produce(connection, topic, batch)
+    assert result.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert fetch(connection, topic, 0).high_watermark == 0
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])

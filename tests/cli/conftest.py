@@ -117,6 +117,14 @@ def anywhere(request: pytest.FixtureRequest) -> Ottla:
     return partial(inside, OTTLA_BOOTSTRAP_SERVER=request.getfixturevalue("kafka_address"))
 
 
+@pytest.fixture(params=["ottla", "kafka"])
+def inside_anywhere(request: pytest.FixtureRequest, inside: Ottla) -> Ottla:
+    """As `anywhere`, but in this process against our broker too: much quicker."""
+    if request.param == "ottla":
+        return inside
+    return partial(inside, OTTLA_BOOTSTRAP_SERVER=request.getfixturevalue("kafka_address"))
+
+
 def soon(check: Callable[[], T]) -> T:
     """Asserts what a cluster may need a moment for: Kafka's brokers learn of a change after it is answered."""
     until = time.monotonic() + SOON_SECONDS

@@ -12,6 +12,8 @@ INT_MAX = "2147483647"
 
 # Kafka 4.0's documented defaults, except node.id (which Kafka wants to be given), listeners (which is every interface
 # there), the types of stores (JKS there), and our own.
+SASL = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
+OF_PLAIN = "listener.name.sasl_plaintext.plain"
 KAFKA_DEFAULTS = {
     "advertised.listeners": (OptionType.LIST, None),
     "allow.everyone.if.no.acl.found": (OptionType.BOOLEAN, "false"),
@@ -21,6 +23,8 @@ KAFKA_DEFAULTS = {
     "compression.lz4.level": (OptionType.INT, "9"),
     "compression.type": (OptionType.STRING, "producer"),
     "compression.zstd.level": (OptionType.INT, "3"),
+    "connection.failed.authentication.delay.ms": (OptionType.INT, "100"),
+    "connections.max.reauth.ms": (OptionType.LONG, "0"),
     "connections.max.idle.ms": (OptionType.LONG, "600000"),
     "default.replication.factor": (OptionType.INT, "1"),
     "delete.topic.enable": (OptionType.BOOLEAN, "true"),
@@ -103,6 +107,19 @@ KAFKA_DEFAULTS = {
     "ottla.ephemeral.max.bytes": (OptionType.LONG, "1073741824"),
     "producer.id.expiration.check.interval.ms": (OptionType.INT, "600000"),
     "producer.id.expiration.ms": (OptionType.INT, "86400000"),
+    # Kafka's only default is GSSAPI.
+    "sasl.enabled.mechanisms": (OptionType.LIST, "SCRAM-SHA-256,SCRAM-SHA-512"),
+    "sasl.jaas.config": (OptionType.PASSWORD, None),
+    "sasl.oauthbearer.clock.skew.seconds": (OptionType.INT, "30"),
+    "sasl.oauthbearer.expected.audience": (OptionType.LIST, None),
+    "sasl.oauthbearer.expected.issuer": (OptionType.STRING, None),
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": (OptionType.LONG, "3600000"),
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": (OptionType.LONG, "10000"),
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": (OptionType.LONG, "100"),
+    "sasl.oauthbearer.jwks.endpoint.url": (OptionType.STRING, None),
+    "sasl.oauthbearer.scope.claim.name": (OptionType.STRING, "scope"),
+    "sasl.oauthbearer.sub.claim.name": (OptionType.STRING, "sub"),
+    "sasl.server.max.receive.size": (OptionType.INT, "524288"),
     "socket.request.max.bytes": (OptionType.INT, "104857600"),
     "ssl.cipher.suites": (OptionType.LIST, ""),
     "ssl.client.auth": (OptionType.STRING, "none"),
@@ -289,6 +306,19 @@ def test_broker_options_are_no_topic_options() -> None:
         ({"listener.name.ssl.max.connections": "1"}, "listeners has no SSL"),
         ({"ssl.client.auth": "required"}, "ssl.client.auth has no effect"),
         ({"ssl.provider": "x"}, "classes of a JVM"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms has no effect"),
+        ({"connections.max.reauth.ms": "1"}, "connections.max.reauth.ms has no effect"),
+        ({"sasl.mechanism.inter.broker.protocol": "PLAIN"}, "do not log in to each other"),
+        ({**SASL, "sasl.enabled.mechanisms": "GSSAPI"}, "a list of PLAIN"),
+        ({**SASL, "sasl.enabled.mechanisms": ""}, "is empty"),
+        ({**SASL, "sasl.enabled.mechanisms": "OAUTHBEARER"}, "jwks.endpoint.url"),
+        ({**SASL, "sasl.jaas.config": "x required;"}, "both in lower case"),
+        ({**SASL, f"{OF_PLAIN}.sasl.jaas.config": "x required;"}, "no PLAIN"),
+        (
+            {**SASL, "sasl.enabled.mechanisms": "PLAIN", f"{OF_PLAIN}.sasl.jaas.config": "x required;"},
+            "has to name .*PlainLoginModule",
+        ),
+        ({**SASL, f"{OF_PLAIN}.sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms"),
         ({"max.connections.per.ip": "0"}, "max.connections.per.ip.overrides"),
         ({"max.connections.per.ip.overrides": "localhost:1"}, "ADDRESS:NUMBER"),
         ({"max.connections.per.ip.overrides": "10.0.0.1"}, "ADDRESS:NUMBER"),

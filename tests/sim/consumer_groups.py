@@ -105,6 +105,8 @@ class ClassicMember(Member):
         self._ownership = ownership
         self._last_ok_at = world.loop.time()
         self._awaits_leader = False
+        # It was late when it joined again: others may have what it gives up with its SyncGroup only.
+        self._joined_late = False
         ownership.add(self)
 
     def owned(self) -> dict[Partition, int]:
@@ -118,12 +120,15 @@ class ClassicMember(Member):
     def epoch(self) -> int:
         return self.generation
 
+    def has_released(self, partition: Partition) -> bool:
+        return partition not in self.owned()
+
     def may_be_removed(self) -> bool:
         # In a classic group the leader's assignment counts, also while it is on its way to a member that it takes
         # something from; a member of the new protocol that joins just then gets it too early, in Kafka too.
         timeout_ms = min(self.setup.session_timeout_ms, self.setup.rebalance_timeout_ms)
         is_late = self.world.loop.time() >= self._last_ok_at + timeout_ms / 1000
-        return is_late or self._awaits_leader
+        return is_late or self._awaits_leader or self._joined_late
 
     def end(self) -> None:
         self.is_alive = False
@@ -152,13 +157,15 @@ class ClassicMember(Member):
             await self.network.until_over(request, first)
         tells = isinstance(request, JoinGroupRequest | SyncGroupRequest | HeartbeatRequest)
         if tells and getattr(answer, "error_code", None) == ErrorCode.NONE:
+            if isinstance(request, JoinGroupRequest):
+                self._joined_late = self.may_be_removed()
             self._last_ok_at = sent_at
         return answer
 
     def _take(self, data: bytes | memoryview) -> None:
         before = self.owned()
         super()._take(data)
-        self._awaits_leader = False
+        self._awaits_leader = self._joined_late = False
         self._ownership.take(self, [each for each in self.owned() if each not in before])
 
 

@@ -109,6 +109,10 @@ class ConsumerMember(GroupClient):
     def epoch(self) -> int:
         return self.member_epoch
 
+    def has_released(self, partition: Partition) -> bool:
+        told = self._told_owned
+        return partition not in self._owned and told is not None and partition not in told
+
     @property
     def is_settled(self) -> bool:
         """Whether it has what it is to have, and the coordinator knows that."""
@@ -399,6 +403,8 @@ class ConsumerMember(GroupClient):
                 # A group that has become a classic one knows only generations.
                 ErrorCode.ILLEGAL_GENERATION,
                 ErrorCode.FENCED_INSTANCE_ID,
+                # The group of a member that has left may be gone.
+                *(() if self.is_alive else (ErrorCode.GROUP_ID_NOT_FOUND,)),
             )
 
     async def _fetch_offsets(self) -> None:

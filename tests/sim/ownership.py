@@ -31,6 +31,9 @@ class Owner(Protocol):
 
     def epoch(self) -> int: ...
 
+    def has_released(self, partition: Partition) -> bool:
+        """Whether it does not have a partition, and the coordinator has been told so."""
+
     def may_be_removed(self) -> bool:
         """Whether a coordinator may think that it is gone, or that it does not give up its partitions."""
 
@@ -58,7 +61,7 @@ class Ownership:
 
     def take(self, taker: Owner, partitions: Iterable[Partition]) -> None:
         """A member has been assigned these; what it was told long ago may be another one's by now."""
-        if taker.may_be_removed():
+        if taker.may_be_removed() or self.is_replaced(taker):
             return
         for partition in partitions:
             other = self._owner(taker, partition)
@@ -124,7 +127,9 @@ class Ownership:
             return f"{other.name} has {topic}-{number}"
         if sender.speaks_classic or sender.member_id != request.member_id:
             return None
-        if epoch < sender.epoch() and sender.owned().get(partition, epoch + 1) > epoch:
+        since = sender.owned().get(partition)
+        is_late = sender.has_released(partition) if since is None else since > epoch
+        if epoch < sender.epoch() and is_late:
             return f"{sender.name} has {topic}-{number} only since a later epoch than {epoch}"
         return None
 

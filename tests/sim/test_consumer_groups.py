@@ -19,6 +19,7 @@ FOUND = {
     224: "an upgrade of which half was written lost the members of a group",
     100014: "a group that was upgraded while its classic members were to be assigned anew never was",
     886: "a member gave up a pattern for one that matched no topic, and nobody got its partitions",
+    707270: "a group that was downgraded and upgraded again gave a partition to two members",
     7: "half of a removal was written, and was forgotten when the log was compacted",
 }
 

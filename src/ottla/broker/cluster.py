@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ from ottla.model import NO_LEADER, Endpoint, TopicPartition
 from ottla.ports import Clock, Ids, LogStore, PartitionRef, StorageError
 
 logger = EventLog(__name__)
+
+LOGIN_SECRET_BYTES = 32
 
 
 class Placement(NamedTuple):
@@ -102,6 +105,12 @@ class Cluster:
         producer_id = self._producer_ids[0]
         self._producer_ids = self._producer_ids[1:]
         return producer_id
+
+    def login_secret(self) -> bytes:
+        """The secret of which credentials of users that do not exist are made; the same at every node and start."""
+        if not self.catalog.login_secret:
+            self.commit(self.catalog.set_login_secret(secrets.token_bytes(LOGIN_SECRET_BYTES)))
+        return self.catalog.login_secret
 
     # Nodes.
 

@@ -15,6 +15,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
+from ottla.broker.security.client_settings import ClientSettings
+from ottla.broker.security.embedded_security import (
+    Client,
+    EmbeddedSecurity,
+    Security,
+    options_for,
+    security_of,
+)
+from ottla.broker.security.first_users import ensure_users
 from ottla.config.broker import BrokerConfig, with_embedded_defaults
 from ottla.config.listeners import advertised_text, listener_text
 from ottla.config.options import dotted_names, options_of
@@ -59,6 +68,13 @@ class Broker:
     With `listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"` and the options of each it has several addresses;
     `servers_of_listener("SSL")` has those of one.
 
+    With `security` its clients have to use TLS or to log in, and need ACLs: "scram", "plain", "sasl-ssl", "tls",
+    "mtls", or an `ottla.Security`. It makes certificates and users; `client_options(user)` has what a client needs:
+
+        with ottla.Broker(security="scram") as broker:
+            admin = ottla.Admin(broker.client_options())
+            producer = ottla.Producer(broker.client_options("alice"))
+
     With `nodes` it is a cluster of that many brokers in this process, each with an address of its own, to test what a
     program does when leaders move (`move_leader`) and brokers go (`kill_node`) and come back (`start_node`):
 
@@ -80,6 +96,7 @@ class Broker:
         advertise: str | None = None,
         nodes: int = 1,
         metrics: str | None = None,
+        security: str | Security | None = None,
         **keywords: Unpack[BrokerOptions],
     ) -> None:
         if options is not None and not isinstance(options, Mapping):
@@ -94,9 +111,14 @@ class Broker:
                     f"{name} is given twice, in the dict and as a keyword: give it once"
                 )
             given[name] = value
+        self._security = None if security is None else EmbeddedSecurity(security_of(security))
+        if self._security is not None:
+            given = {**self._security.options(), **given}
+            listen = _secured(listen, self._security, given)
         _add_addresses(given, listen, advertise)
         self._settings = BrokerSettings(
             config=BrokerConfig.read(with_embedded_defaults(given)),
+            users={} if self._security is None else self._security.passwords,
             nodes=nodes,
             metrics=None if metrics is None else Endpoint.parse(metrics),
         )
@@ -131,6 +153,29 @@ class Broker:
         except KeyError:
             known = ", ".join(each.name for each in self._settings.config.all_listeners)
             raise ConfigError(f"there is no listener {listener}: there are {known}") from None
+
+    def client_options(
+        self, user: str | None = None, *, client: Client = "ottla"
+    ) -> dict[str, Any]:
+        """The options with which a client connects: the addresses, and with `security` all that belongs to it.
+
+        Without `user` it is the super user, who may do everything. Another one is created when it is first named, and
+        may do what ACLs allow. `client` is the library: ottla, java (a properties file), confluent-kafka (or
+        librdkafka), kafka-python or aiokafka.
+        """
+        servers = self.bootstrap_servers
+        if self._security is None:
+            if user is not None:
+                raise ConfigError(
+                    f'there is no user {user}: make the broker with security="scram" or another'
+                )
+            return options_for(client, servers, ClientSettings("PLAINTEXT"))
+        is_new = user is not None and not self._security.is_known(user)
+        settings = self._security.settings_of(user)
+        if is_new:
+            passwords = {settings.username: settings.password}
+            self._call(lambda running: ensure_users(running.cluster, passwords))
+        return options_for(client, servers, settings)
 
     @property
     def metrics_url(self) -> str:
@@ -323,6 +368,15 @@ def _add_addresses(options: dict[str, object], listen: str | None, advertise: st
     if advertise is not None:
         listeners = options_of(BrokerConfig)["listeners"].read(options["listeners"])
         options["advertised.listeners"] = advertised_text(advertise, listeners)
+
+
+def _secured(listen: str | None, security: EmbeddedSecurity, options: Mapping[str, object]) -> str:
+    """Where a secured broker listens, with its protocol."""
+    if "listeners" in options or (listen is not None and "://" in listen):
+        raise ConfigError(
+            "security= chooses the protocol of the broker's listener: leave it out, or name no listeners"
+        )
+    return f"{security.security.protocol}://{listen or DEFAULT_LISTEN}"
 
 
 def _reachable(endpoint: Endpoint) -> Endpoint:

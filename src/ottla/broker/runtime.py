@@ -23,16 +23,21 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import Api
 from ottla.broker.requests.apis import SERVED
 from ottla.broker.requests.local_peers import LocalPeers
+from ottla.broker.security.first_users import ensure_users
 from ottla.broker.topics import adopt_topics
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import MAX_PORT, ListenerSettings, following_ports
 from ottla.errors import ConfigError, IllegalStateError, OttlaError
+from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import Clock, LogStore
 from ottla.ports.futures import settled
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.listener import MetricsListener
+
+
+logger = EventLog(__name__)
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class BrokerSettings:
     metrics: Endpoint | None = None
     # No other code runs on its loop, so that every blocking of the loop is logged.
     has_own_process: bool = False
+    # Passwords by user's name: their credentials are set if they do not fit.
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
     # Where nodes have to listen that listened before, by the names of listeners, whatever `listeners` says.
     addresses: Mapping[int, Mapping[str, Endpoint]] = field(default_factory=dict)
 
@@ -195,6 +202,15 @@ class RunningBroker:
         for server in self.servers.values():
             server.node.partitions.find_offline()
             await server.serve()
+        for listener in self.server.open_listeners:
+            logger.warning(
+                "listener_open_to_all",
+                "anybody who reaches %(address)s is a client: listener %(listener)s (%(protocol)s) asks for no "
+                "password and no certificate",
+                listener=listener.name,
+                protocol=listener.settings.protocol,
+                address=str(listener.endpoint),
+            )
         if self._metrics is not None:
             self._metrics.serving()
         if self._metrics is not None or self._settings.has_own_process:
@@ -352,6 +368,7 @@ async def start_broker(
         cluster = Cluster(store, clock, SystemIds())
         cluster.deletion.finish_at_once()
         adopt_topics(cluster)
+        ensure_users(cluster, settings.users)
         broker = RunningBroker(settings, cluster, instruments)
         await broker.start_all()
     except BaseException:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from ottla.cli.exit_codes import DONE, FAILED
+from ottla.cli.needed_rights import needed_right
 from ottla.cli.terminal.output import printable
 from ottla.errors import ErrorCode, KafkaError, OttlaError, PartialFailureError, TimedOutError
 
@@ -31,6 +32,10 @@ class UsageError(CommandError):
 _PERMISSION: Final = (
     "ask for the permission, or give the credentials of a user who has it with --command-config"
 )
+_MISSING: Final = (
+    "it needs {right}: `ottla acls create` grants that, or give the credentials of a user who has it "
+    "with --command-config"
+)
 _ADVICE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`ottla topics list` shows which topics there are",
     ErrorCode.MESSAGE_TOO_LARGE: "-X max.request.size=BYTES raises the limit here, and the config "
@@ -43,6 +48,7 @@ _ADVICE: Final = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: _PERMISSION,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _PERMISSION,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _PERMISSION,
+    ErrorCode.SECURITY_DISABLED: "ACLs need a broker with the option authorizer.class.name",
     ErrorCode.SASL_AUTHENTICATION_FAILED: "check user name and password in the file of --command-config",
     ErrorCode.NETWORK_EXCEPTION: "is the broker running? -b HOST:PORT chooses its address",
     ErrorCode.UNSUPPORTED_VERSION: "the cluster is too old for this; `ottla cluster api-versions` shows what it serves",
@@ -77,7 +83,10 @@ def _line_of_kafka(error: KafkaError) -> str:
     )
     line = f"{text} ({about})" if about else text
     advice = _ADVICE.get(error.code)
-    if error.code is ErrorCode.UNSUPPORTED_VERSION and error.context.get("api") == _SASL:
+    right = needed_right(error)
+    if right is not None:
+        advice = _MISSING.format(right=right)
+    elif error.code is ErrorCode.UNSUPPORTED_VERSION and error.context.get("api") == _SASL:
         advice = "it expects no SASL there: see security.protocol, or try another port with -b"
     elif error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and "partition" in error.context:
         advice = "`ottla topics describe` shows which partitions there are"

@@ -7,7 +7,9 @@ import errno
 import gc
 import logging
 import signal
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +21,7 @@ from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError
 from ottla.cli.terminal import log_lines
 from ottla.config.broker import BrokerConfig
-from ottla.config.listeners import advertised_text, listener_text
+from ottla.config.listeners import advertised_text, listener_text, parse_address
 from ottla.config.options import find_option
 from ottla.config.server_file import ServerFile
 from ottla.errors import ConfigError
@@ -33,6 +35,17 @@ if TYPE_CHECKING:
     from ottla.schemas.registry.embedded import SchemaRegistry
 
 logger = EventLog("ottla.serve")
+
+_OPEN_WARNING: Final = """\
+****************************************************************************************
+*  WARNING: anybody who reaches {address} can {everything}.
+*  Listener {name} asks clients for no password and no certificate.
+*  - If only programs of this machine are clients:  --listen 127.0.0.1:{port}
+*  - With passwords:     --listen SASL_SSL://{address}, and --user NAME:PASSWORD
+*  - With certificates:  --listen SSL://{address}, and --set ssl.client.auth=required
+*  Both need a certificate of this broker (ssl.keystore.location): see the guide "Security".
+****************************************************************************************"""
+FILE_SIGN: Final = "@"
 
 _LISTEN_ADVICE: Final = {
     errno.EADDRINUSE: "is a broker running there already? {flag} HOST:PORT chooses another port, 0 a free one",
@@ -56,10 +69,13 @@ def serve(arguments: Arguments) -> int:
             file=arguments.config,
             options=", ".join(file.without_effect),
         )
+    _warn_of_shown_passwords(arguments.users)
     gc.set_threshold(NEW_OBJECTS)
     loop = new_event_loop()
     try:
-        loop.run_until_complete(_serve(settings, arguments.registry))
+        loop.run_until_complete(
+            _serve(settings, arguments.registry, logs_json=arguments.log_format == "json")
+        )
     finally:
         loop.close()
     return 0
@@ -85,13 +101,17 @@ def settings_of(arguments: Arguments, file: ServerFile | None = None) -> BrokerS
         data_dir=_data_dir_of(arguments, file),
         metrics=None if arguments.metrics is None else Endpoint.parse(arguments.metrics),
         has_own_process=True,
+        users=passwords_of(arguments.users),
     )
 
 
 def _add_addresses(options: dict[str, object], arguments: Arguments) -> None:
     """Adds the options that --listen and --advertise stand for; they win over those of the file."""
     if arguments.listen:
-        options["listeners"] = ",".join(map(listener_text, arguments.listen))
+        texts = list(map(listener_text, arguments.listen))
+        # What comes later wins, as for other options.
+        by_name = {parse_address("listeners", text).name: text for text in texts}
+        options["listeners"] = ",".join(by_name.values())
         # The advertised addresses of the file belong to its listeners.
         options.pop("advertised.listeners", None)
     elif "listeners" not in options:
@@ -103,6 +123,49 @@ def _add_addresses(options: dict[str, object], arguments: Arguments) -> None:
         )
 
 
+def passwords_of(texts: Sequence[str]) -> dict[str, str]:
+    """The passwords of --user, by name; NAME:@FILE is the first line of a file. Errors do not show passwords."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, separator, password = text.partition(":")
+        if not (name and separator and password):
+            raise ConfigError(
+                f"--user {name or '…'} has no password: write NAME:PASSWORD or NAME:@FILE"
+                if name
+                else "--user has no name: write NAME:PASSWORD or NAME:@FILE"
+            )
+        if name in found:
+            raise ConfigError(f"--user {name} is given twice: give it once")
+        if password.startswith(FILE_SIGN):
+            password = _first_line(name, password.removeprefix(FILE_SIGN))
+        found[name] = password
+    return found
+
+
+def _first_line(user: str, path: str) -> str:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"--user {user}:@{path} cannot be read: {error}") from error
+    line = text.partition("\n")[0].removesuffix("\r")
+    if not line:
+        raise ConfigError(f"--user {user}:@{path}: the file begins with no password")
+    return line
+
+
+def _warn_of_shown_passwords(texts: Sequence[str]) -> None:
+    """Others on the machine see the arguments of a process."""
+    for text in texts:
+        name, _, password = text.partition(":")
+        if not password.startswith(FILE_SIGN):
+            logger.warning(
+                "password_on_command_line",
+                "the password of user %(user)s is on the command line, where others on this machine can see it: "
+                "write it into a file that only this user can read, and give --user %(user)s:@FILE",
+                user=name,
+            )
+
+
 def _data_dir_of(arguments: Arguments, file: ServerFile | None) -> str | None:
     if arguments.ephemeral:
         return None
@@ -111,7 +174,7 @@ def _data_dir_of(arguments: Arguments, file: ServerFile | None) -> str | None:
     return DEFAULT_DATA if found is None else found
 
 
-async def _serve(settings: BrokerSettings, registry_listen: str | None) -> None:
+async def _serve(settings: BrokerSettings, registry_listen: str | None, *, logs_json: bool) -> None:
     stopping: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _stop, stopping, number.name)
@@ -122,6 +185,8 @@ async def _serve(settings: BrokerSettings, registry_listen: str | None) -> None:
         await broker.stop()
         raise
     _log_listeners(broker)
+    if not logs_json:
+        _warn_of_open_listeners(broker)
     print(f"listening on {broker.endpoint}", flush=True)
     reason = await stopping
     logger.info("broker_stopping", "stopping, because of %(signal)s", signal=reason)
@@ -142,6 +207,23 @@ def _log_listeners(broker: RunningBroker) -> None:
             listener=listener.name,
             protocol=listener.protocol,
             address=str(broker.node.endpoints[listener.name]),
+        )
+
+
+def _warn_of_open_listeners(broker: RunningBroker) -> None:
+    """Prints what cannot be missed between the lines of the log."""
+    for listener in broker.server.open_listeners:
+        print(
+            _OPEN_WARNING.format(
+                name=listener.name,
+                address=listener.endpoint,
+                port=listener.endpoint.port,
+                everything="be a client (User:ANONYMOUS for the ACLs)"
+                if broker.node.options.config.authorizer_class_name
+                else "read, change and delete everything",
+            ),
+            file=sys.stderr,
+            flush=True,
         )
 
 

@@ -35,6 +35,7 @@ from ottla.config.options import (
     read_options,
     value_of,
 )
+from ottla.config.sasl import is_about_sasl
 from ottla.config.topic import TopicConfig
 from ottla.config.unsupported_broker_options import UNSUPPORTED_BROKER_OPTIONS
 from ottla.errors import ConfigError
@@ -115,6 +116,14 @@ class BrokerConfig(ListenerConfig):
         OptionType.LONG,
         600_000,
         doc="How long a connection may be idle before the broker closes it; a negative value keeps it open.",
+    )
+    connection_failed_authentication_delay_ms: int = option(
+        OptionType.INT,
+        100,
+        at_least=0,
+        doc="How long the answer to a failed login waits. The answers for one address are at least this "
+        "far apart, however many connections it uses.",
+        importance=Importance.LOW,
     )
     controller_quota_window_num: int = option(
         OptionType.INT,
@@ -690,11 +699,16 @@ class BrokerConfig(ListenerConfig):
     def _check_has_effect(
         self, name: str, option_name: str, listeners: Sequence[ListenerSettings]
     ) -> None:
-        """Refuses an option of TLS where no listener speaks TLS."""
+        """Refuses an option of TLS or SASL where no listener speaks it."""
         if option_name.startswith("ssl.") and not any(each.uses_tls for each in listeners):
             raise ConfigError(
                 f"{name} has no effect: {listeners[0].name} has the protocol "
                 f"{listeners[0].protocol}. Use SSL or SASL_SSL, or remove the option"
+            )
+        if is_about_sasl(option_name) and not any(each.uses_sasl for each in listeners):
+            raise ConfigError(
+                f"{name} has no effect: {listeners[0].name} has the protocol "
+                f"{listeners[0].protocol}. Use SASL_PLAINTEXT or SASL_SSL, or remove the option"
             )
 
     def _check_authorization(self) -> None:

@@ -9,9 +9,13 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final, NamedTuple
 
 from ottla.config.options import INT_MAX, ConfigOption, OptionType, find_option, option
+from ottla.config.sasl import SaslConfig
 from ottla.config.security import PROTOCOLS
 from ottla.config.tls import TlsConfig
-from ottla.config.unsupported_broker_options import UNSUPPORTED_TLS_OPTIONS
+from ottla.config.unsupported_broker_options import (
+    UNSUPPORTED_SASL_OPTIONS,
+    UNSUPPORTED_TLS_OPTIONS,
+)
 from ottla.errors import ConfigError
 from ottla.model import Endpoint
 
@@ -58,14 +62,17 @@ class ListenerSettings(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ListenerConfig(TlsConfig):
+class ListenerConfig(TlsConfig, SaslConfig):
     """The options that a listener can have of its own, as `listener.name.<name>.<option>`.
 
     Without the prefix they are options of the broker, and the defaults of its listeners.
     """
 
     kind: ClassVar[str] = "option of listeners"
-    unsupported: ClassVar[Mapping[str, str]] = UNSUPPORTED_TLS_OPTIONS
+    unsupported: ClassVar[Mapping[str, str]] = {
+        **UNSUPPORTED_TLS_OPTIONS,
+        **UNSUPPORTED_SASL_OPTIONS,
+    }
 
     max_connection_creation_rate: int = option(
         OptionType.INT,
@@ -98,10 +105,12 @@ class ListenerConfig(TlsConfig):
 
     def check_for(self, listener: ListenerSettings) -> None:
         """Check the rules between the options of a listener."""
+        where = f"listener {listener.name} ({listener.protocol})"
+        if listener.uses_sasl:
+            self.check_sasl(where)
         if not listener.uses_tls:
             return
         self.check_tls()
-        where = f"listener {listener.name} ({listener.protocol})"
         if not self.has_keystore:
             raise ConfigError(
                 f"{where} needs a certificate: give ssl.keystore.location, "

@@ -625,6 +625,53 @@ class AppOptions(ProducerOptions, total=False):
 class BrokerOptions(TypedDict, total=False):
     """The options of `ottla.Broker`."""
 
+    connections_max_reauth_ms: int
+    """How long a client may use a connection before it has to authenticate again (KIP-368); 0 is
+    for ever, or until its token ends.
+    """
+
+    sasl_jaas_config: str | None
+    """The login module of a mechanism, with the prefix listener.name.<name>.<mechanism>. only. For
+    PLAIN it can list users beside those with SCRAM credentials: user_alice="secret".
+    """
+
+    sasl_oauthbearer_clock_skew_seconds: int
+    """By how many seconds the clock of the tokens' issuer may differ."""
+
+    sasl_oauthbearer_expected_audience: str | list[str] | tuple[str, ...] | None
+    """For whom a token may be: one of these has to be in its claim aud. Without any, a token must
+    not have that claim.
+    """
+
+    sasl_oauthbearer_expected_issuer: str | None
+    """Who has to have issued a token: its claim iss."""
+
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int
+    """How often the keys are fetched. A token with an unknown key makes the broker fetch them
+    earlier.
+    """
+
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int
+    """The longest time until the keys are fetched again after a failure."""
+
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int
+    """The time until the keys are fetched again after a first failure; it doubles."""
+
+    sasl_oauthbearer_jwks_endpoint_url: str | None
+    """Where the keys are by which tokens are checked, a JWKS (RFC 7517): https:, http: or file:."""
+
+    sasl_oauthbearer_scope_claim_name: str
+    """The claim with the scopes of a token."""
+
+    sasl_oauthbearer_sub_claim_name: str
+    """The claim with the user's name."""
+
+    sasl_server_max_receive_size: int
+    """The most bytes that a client may send at once before it has authenticated itself."""
+
+    sasl_enabled_mechanisms: str | list[str] | tuple[str, ...]
+    """The mechanisms by which clients can authenticate themselves."""
+
     ssl_protocol: SslProtocolWord
     """The highest version of TLS that is used."""
 
@@ -732,6 +779,11 @@ class BrokerOptions(TypedDict, total=False):
     connections_max_idle_ms: int
     """How long a connection may be idle before the broker closes it; a negative value keeps it
     open.
+    """
+
+    connection_failed_authentication_delay_ms: int
+    """How long the answer to a failed login waits. The answers for one address are at least this
+    far apart, however many connections it uses.
     """
 
     controller_quota_window_num: int

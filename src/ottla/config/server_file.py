@@ -14,6 +14,7 @@ from ottla.config.authorization import CLASS_OPTION, OF_AUTHORIZER
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import DEFAULT_LISTEN, PREFIX, listeners_of, parse_address
 from ottla.config.options import find_option, options_of, unsupported_hint
+from ottla.config.sasl import MECHANISMS, is_about_sasl
 from ottla.config.unsupported_broker_options import SET_ON_CLIENT
 from ottla.errors import ConfigError
 
@@ -118,19 +119,26 @@ class ServerFile:
         return [name.upper() for name in (*names, "CONTROLLER")]
 
     def _is_unused(self, name: str) -> bool:
-        """Whether the option is about TLS, which no listener speaks, or about a listener of controllers.
+        """Whether the option is about TLS or SASL, which no listener speaks, or about a listener of controllers.
 
         Kafka ignores such options, too.
         """
         if name.startswith(PREFIX):
-            return name.removeprefix(PREFIX).partition(".")[0].upper() in self._controllers
-        if not name.startswith("ssl."):
-            return False
+            listener, _, rest = name.removeprefix(PREFIX).partition(".")
+            if listener.upper() in self._controllers:
+                return True
+            mechanism = rest.partition(".")[0].upper()
+            return mechanism in MECHANISMS and mechanism not in self._enabled_mechanisms(listener)
         texts = _parts(self.options.get("listeners", ""))
         protocols = self.options.get("listener.security.protocol.map", "")
-        return not any(
-            each.uses_tls for each in listeners_of(texts or [DEFAULT_LISTEN], None, protocols)
-        )
+        listeners = listeners_of(texts or [DEFAULT_LISTEN], None, protocols)
+        if name.startswith("ssl."):
+            return not any(each.uses_tls for each in listeners)
+        return is_about_sasl(name) and not any(each.uses_sasl for each in listeners)
+
+    def _enabled_mechanisms(self, listener: str) -> list[str]:
+        name = "sasl.enabled.mechanisms"
+        return _parts(self._given.get(f"{PREFIX}{listener}.{name}") or self._given.get(name, ""))
 
     def data_dir(self) -> str | None:
         """The data folder; None if the file has none."""

@@ -28,6 +28,25 @@ UNSUPPORTED_TLS_OPTIONS: Mapping[str, str] = {
     "ssl.trustmanager.algorithm": _JVM,
 }
 
+_NODES = "remove it, the nodes of a cluster do not log in to each other"
+
+UNSUPPORTED_SASL_OPTIONS: Mapping[str, str] = {
+    "sasl.client.callback.handler.class": SET_ON_CLIENT,
+    "sasl.kerberos.": "remove it, there is no Kerberos",
+    "sasl.login.": SET_ON_CLIENT,
+    "sasl.mechanism": "use sasl.enabled.mechanisms",
+    "sasl.mechanism.controller.protocol": _NODES,
+    "sasl.mechanism.inter.broker.protocol": _NODES,
+    "sasl.oauthbearer.assertion.": SET_ON_CLIENT,
+    "sasl.oauthbearer.client.": SET_ON_CLIENT,
+    "sasl.oauthbearer.header.urlencode": SET_ON_CLIENT,
+    "sasl.oauthbearer.jwt.retriever.class": SET_ON_CLIENT,
+    "sasl.oauthbearer.jwt.validator.class": _JVM,
+    "sasl.oauthbearer.scope": SET_ON_CLIENT,
+    "sasl.oauthbearer.token.endpoint.url": SET_ON_CLIENT,
+    "sasl.server.callback.handler.class": _JVM,
+}
+
 UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "acks": SET_ON_CLIENT,
     "add.partitions.to.txn.retry.backoff.": "remove it, producers retry",
@@ -42,8 +61,6 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "broker.rack": _REPLICATION,
     "broker.session.timeout.ms": _CLUSTER,
     "client.quota.": "remove it, quotas are those that are set for users, client ids and addresses",
-    "connection.failed.authentication.delay.ms": _SECURITY,
-    "connections.max.reauth.ms": _SECURITY,
     "control.plane.listener.name": _CLUSTER,
     "controlled.shutdown.": _CLUSTER,
     "controller.listener.names": _CLUSTER,
@@ -113,7 +130,7 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "replication.quota.": _REPLICATION,
     "request.timeout.ms": _CLUSTER,
     "reserved.broker.max.id": _CLUSTER,
-    "sasl.": _SECURITY,
+    **UNSUPPORTED_SASL_OPTIONS,
     "security.": _SECURITY,
     "server.max.startup.time.ms": _REMOVE,
     "session.timeout.ms": SET_ON_CLIENT,

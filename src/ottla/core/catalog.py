@@ -3,7 +3,7 @@
 A decision returns `Refused` or the changes to commit; `apply` applies committed changes, at run time and at every
 start alike. Keys: `topic/<name>`, `deleting/<topic id>`, `broker-config/<node id>` (without an id: for all
 brokers), `group-config/<group id>`, `client-metrics/<subscription>`, `producer-ids`,
-`user-scram/<mechanism>/<user>`, `client-quota/<entity>`, `acl/<digest>`.
+`user-scram/<mechanism>/<user>`, `login-secret`, `client-quota/<entity>`, `acl/<digest>`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ _CLIENT_METRICS = "client-metrics/"
 _GROUP_CONFIG = "group-config/"
 _PRODUCER_IDS = "producer-ids"
 _USER_SCRAM = "user-scram/"
+_LOGIN_SECRET = "login-secret"
 _CLIENT_QUOTA = "client-quota/"
 _ACL = "acl/"
 
@@ -106,6 +107,8 @@ class Catalog:
         self.client_metrics_changes = 0
         self.group_configs: dict[str, Mapping[str, str]] = {}
         self.users = Users()
+        # What credentials of users that do not exist are made of; empty until there are logins.
+        self.login_secret = b""
         self.quotas = QuotaTable()
         self.acls = AclTable()
         self.next_producer_id = 0
@@ -129,6 +132,8 @@ class Catalog:
                 self._apply_group_config(key.removeprefix(_GROUP_CONFIG), value)
             elif key.startswith(_USER_SCRAM):
                 self._apply_user_scram(key.removeprefix(_USER_SCRAM), value)
+            elif key == _LOGIN_SECRET:
+                self.login_secret = bytes.fromhex(value)
             elif key.startswith(_CLIENT_QUOTA):
                 self._apply_client_quota(key.removeprefix(_CLIENT_QUOTA), value)
             elif key.startswith(_ACL):
@@ -331,6 +336,9 @@ class Catalog:
             else credential.to_json()
             for (mechanism, user), credential in credentials.items()
         }
+
+    def set_login_secret(self, secret: bytes) -> Changes:
+        return {_LOGIN_SECRET: secret.hex()}
 
     def set_quotas(
         self,

@@ -19,6 +19,7 @@ from ottla.broker.embedded import STOP_SECONDS
 from ottla.broker.embedded import Broker as EmbeddedBroker
 from ottla.broker.network.server import reserve_port
 from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker, start_broker
+from ottla.broker.security.embedded_security import Security
 from ottla.errors import ConfigError, IllegalStateError, OttlaError
 from ottla.model import Endpoint
 from ottla.testing.clock import BrokerClock, MovableClock
@@ -74,6 +75,7 @@ class Broker(EmbeddedBroker, Inspection):
         nodes: int = 1,
         metrics: str | None = None,
         as_version: str | None = None,
+        security: str | Security | None = None,
         **keywords: Unpack[BrokerOptions],
     ) -> None:
         release = None if as_version is None else KafkaRelease(as_version)
@@ -84,6 +86,7 @@ class Broker(EmbeddedBroker, Inspection):
             advertise=advertise,
             nodes=nodes,
             metrics=metrics,
+            security=security,
             **keywords,
         )
         clock = MovableClock()
@@ -132,6 +135,11 @@ class Broker(EmbeddedBroker, Inspection):
             raise IllegalStateError("the broker is paused: call unpause()")
         self._running_broker()
         return super().bootstrap_servers
+
+    def _own_options(self) -> dict[str, Any]:
+        # A paused broker is found out before anything is asked.
+        servers = self._answering_servers()
+        return {**self.client_options(), "bootstrap.servers": servers}
 
     def _running_broker(self) -> tuple[RunningBroker, asyncio.AbstractEventLoop]:
         if self.was_killed:

@@ -37,7 +37,12 @@ def create_acls(
     connection: RawConnection, *acls: AclBinding, version: int = VERSION
 ) -> list[tuple[ErrorCode, str | None]]:
     """The error and its sentence for each ACL."""
-    request = CreateAclsRequest(
+    answer = connection.call(creation_request(*acls), CreateAclsResponse, version)
+    return [(ErrorCode(one.error_code), one.error_message) for one in answer.results]
+
+
+def creation_request(*acls: AclBinding) -> CreateAclsRequest:
+    return CreateAclsRequest(
         creations=[
             AclCreation(
                 resource_type=acl.resource_type,
@@ -51,8 +56,6 @@ def create_acls(
             for acl in acls
         ]
     )
-    answer = connection.call(request, CreateAclsResponse, version)
-    return [(ErrorCode(one.error_code), one.error_message) for one in answer.results]
 
 
 def describe_acls(

@@ -28,6 +28,7 @@ class Rights:
 
     def __init__(self, rights: Iterable[Right]) -> None:
         self._rights = frozenset(rights)
+        self.asked: list[Right] = []
         self.denied: list[Right] = []
 
     def allows(
@@ -38,6 +39,7 @@ class Rights:
         *,
         logs_denied: bool = True,
     ) -> bool:
+        self.asked.append(Right(operation, resource))
         if caller.is_node or Right(operation, resource) in self._rights:
             return True
         implied = any(right.resource == resource for right in self._rights)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import is_dataclass
-from typing import Any
 
 import pytest
 from tests.broker import consumer_group_requests as consumers
@@ -14,7 +12,6 @@ from tests.broker import txn_requests as transactions
 from tests.broker.requests import create, eventually
 from tests.broker.security import coordination_rows as rows
 from tests.broker.security.coordination_rows import (
-    DENIALS,
     GROUP,
     NO_CLUSTER,
     NO_GROUP,
@@ -29,6 +26,7 @@ from tests.broker.security.coordination_rows import (
     Ids,
     Row,
 )
+from tests.broker.security.denials import denials_in
 from tests.broker.security.rights import Right, only
 
 import ottla
@@ -36,7 +34,6 @@ from ottla.access import CLUSTER, Operation, group, topic, transactional_id
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.testing import Broker
-from ottla.wire.declare import fields_of
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -97,20 +94,6 @@ def ids(wire: RawConnection) -> Ids:
     ask.await_coordinator(wire, GROUP)
     transactions.await_coordinator(wire, TRANSACTION)
     return Ids(create(wire, TOPIC), create(wire, OTHER_TOPIC))
-
-
-def denials_in(answer: Any) -> list[ErrorCode]:
-    """The errors of an answer's parts in order, or the one for the whole; what is not about rights counts as none."""
-    own, parts = NONE, []
-    kind: Any = type(answer)
-    for field in fields_of(kind):
-        value = getattr(answer, field.name)
-        element = field.type.element
-        if field.name.endswith("error_code"):
-            own = ErrorCode(value) if value in DENIALS else NONE
-        elif field.type.is_list and isinstance(element, type) and is_dataclass(element):
-            parts += [error for each in value or () for error in denials_in(each)]
-    return parts if parts and own is NONE else [own, *parts]
 
 
 CASES = [

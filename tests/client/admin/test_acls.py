@@ -18,14 +18,9 @@ from ottla.admin import (
 )
 from ottla.client.blocking.admin import Admin
 from ottla.client.raw import RawConnection
-from ottla.config.broker import BrokerConfig
-from ottla.config.options import options_of
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-pytestmark = pytest.mark.skipif(
-    "authorizer.class.name" not in options_of(BrokerConfig), reason="there is no authorizer yet"
-)
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 LITERAL, PREFIXED, MATCH = PatternType.LITERAL, PatternType.PREFIXED, PatternType.MATCH
 READ, WRITE = AclOperation.READ, AclOperation.WRITE

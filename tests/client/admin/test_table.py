@@ -116,7 +116,7 @@ NOT_FOR_ADMINISTRATORS = {
     "SaslAuthenticate": "part of making a connection",
 }
 NO_CALLS = {"metrics", "close"}
-NOT_YET = {"CreateAcls", "DescribeAcls", "DeleteAcls", "AlterClientQuotas", "DescribeClientQuotas"}
+NOT_YET = {"AlterClientQuotas", "DescribeClientQuotas"}
 
 TOPIC, GROUP, ID = "of-the-table", "group-of-the-table", "id-of-the-table"
 PARTITION = (TOPIC, 0)

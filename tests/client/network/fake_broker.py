@@ -46,6 +46,8 @@ REQUESTS: dict[int, type[Any]] = {
         SaslAuthenticateRequest,
     )
 }
+# As Kafka, it hangs up at more: the first message of TLS is taken for some.
+MAX_REQUEST_BYTES = 100 * 1024 * 1024
 Answer = Callable[[Any, int], Any]
 """From a request and its version: a response, bytes as they are, None for no answer; perhaps awaitable."""
 
@@ -125,6 +127,8 @@ class FakeBroker:
                 await writer.drain()
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
+                if size > MAX_REQUEST_BYTES:
+                    break
                 frame = memoryview(await reader.readexactly(size))
                 await self._handle(frame, number, writer)
         except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):

@@ -17,7 +17,7 @@ from tests.client.network.fake_broker import (
 )
 
 from ottla.client.aio.network.coordinator_cache import KEY_GROUP
-from ottla.errors import FatalError, RetriableError
+from ottla.errors import FatalError, RetriableError, TlsError
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
@@ -77,7 +77,6 @@ class TestStrangers:
     @pytest.mark.parametrize(
         ("greeting", "words"),
         [
-            (b"\x15\x03\x03\x00\x02\x02\x46", "seems to expect SSL"),
             (b"HTTP/1.1 400 Bad Request\r\n\r\n", "speaks HTTP"),
             (b"\xff\xff\xff\xff", "does not speak Kafka"),
             (b"\x00\x00\x00\x02\x00\x00", "a frame of 2 bytes"),
@@ -92,6 +91,16 @@ class TestStrangers:
             broker.greeting = greeting
             async with running(broker), network_to(broker.address) as network:
                 with pytest.raises(RetriableError, match=words):
+                    await network.any_node()
+
+        run(main())
+
+    def test_an_answer_in_tls_is_final(self, run: Run) -> None:
+        async def main() -> None:
+            broker = FakeBroker()
+            broker.greeting = b"\x15\x03\x03\x00\x02\x02\x46"
+            async with running(broker), network_to(broker.address) as network:
+                with pytest.raises(TlsError, match=r"expects TLS on this port: set security\.pro"):
                     await network.any_node()
 
         run(main())

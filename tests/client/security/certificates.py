@@ -97,6 +97,7 @@ def make_certificates(folder: Path) -> Certificates:
     )
     _join(folder, "encrypted-client.pem", "encrypted.key", "client.crt")
     _signed(folder, "expired", RIGHT_NAMES, days=-1)
+    _join(folder, "stranger.pem", "other-ca.key", "other-ca.pem")
     for name in ("server", "client"):
         _store(folder, name, "-in", f"{name}.pem")
     _store(folder, "ca", "-nokeys", "-in", "ca.pem")

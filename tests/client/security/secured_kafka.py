@@ -18,6 +18,8 @@ from tests.apache_kafka.programs import (
 from tests.client.security.certificates import Certificates
 
 USER, PASSWORD = "alice", "alice-secret"
+# This one may do only what ACLs allow.
+PLAIN_USER, PLAIN_PASSWORD = "bob", "bob-secret"
 SESSION_MS = 6000
 
 PROTOCOLS = {
@@ -34,7 +36,8 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _MODULES = "org.apache.kafka.common.security"
 _SCRAM = f"{_MODULES}.scram.ScramLoginModule required;"
 _LOGINS = {
-    "plain": f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
+    "plain": f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}" '
+    f'user_{PLAIN_USER}="{PLAIN_PASSWORD}";',
     "scram-sha-256": _SCRAM,
     "scram-sha-512": _SCRAM,
     "oauthbearer": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required "
@@ -88,8 +91,14 @@ def _options(folder: Path, ports: dict[str, int], certificates: Certificates) ->
         "advertised.listeners": ",".join(addresses[1:]),
         "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in PROTOCOLS.items()),
         "log.dirs": folder / "data",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:ANONYMOUS;User:{USER};User:CN=client",
         "offsets.topic.replication.factor": 1,
         "offsets.topic.num.partitions": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 1,
+        "group.initial.rebalance.delay.ms": 0,
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "listener.name.sasltls.sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "listener.name.known.ssl.client.auth": "required",

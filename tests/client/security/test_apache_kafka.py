@@ -14,17 +14,20 @@ from typing import Any
 import pytest
 from tests.apache_kafka.conftest import kafka_jars
 from tests.client.network.fake_broker import network_to
+from tests.client.security import refusals
 from tests.client.security.certificates import Certificates
 from tests.client.security.secured_kafka import (
     MECHANISMS,
     PASSWORD,
+    PLAIN_PASSWORD,
+    PLAIN_USER,
     SESSION_MS,
     USER,
     secured_kafka,
 )
 
 import ottla.aio
-from ottla.errors import FatalError, OttlaError, RetriableError, TlsError
+from ottla.errors import FatalError, OttlaError, TlsError
 from ottla.event_loop import new_event_loop
 from ottla.wire.messages.metadata import MetadataRequest
 
@@ -152,14 +155,80 @@ async def mechanism_that_is_not_enabled(stage: Stage) -> None:
 
 
 async def protocols_that_do_not_fit(stage: Stage) -> None:
-    hint = r"expect SSL|security\.protocol=|closed the connection at once"
-    await stage.fail("TLS", RetriableError, hint)
-    await stage.fail("SASL", RetriableError, hint)
-    await stage.fail("SASLTLS", RetriableError, hint, **sasl("PLAIN"))
+    for listener in ("TLS", "SASLTLS"):
+        await stage.fail(listener, TlsError, "expects TLS on this port")
+        await stage.fail(listener, TlsError, "expects TLS on this port", **sasl("PLAIN"))
+    for listener in ("OPEN", "SASL"):
+        for protocol in ({"security_protocol": "SSL"}, sasl("PLAIN", security_protocol="SASL_SSL")):
+            words = "does not speak TLS on this port"
+            await stage.fail(listener, TlsError, words, **protocol, **stage.trust)
     await stage.fail("OPEN", FatalError, "expects no SASL", **sasl("PLAIN"))
-    await stage.fail(
-        "OPEN", RetriableError, "expects no SSL", security_protocol="SSL", **stage.trust
-    )
+
+
+async def every_client_is_told_at_once_that_it_has_to_log_in(stage: Stage) -> None:
+    """Kafka hangs up on clients that do not; they ask it what it expects."""
+    words = r"expects SASL on this port \(.*SCRAM-SHA-512.*\): set security\.protocol"
+    options = {"bootstrap.servers": stage.addresses["SASL"]}
+    await everyone_fails(options, FatalError, words)
+
+
+async def every_client_is_told_at_once_that_the_password_is_wrong(stage: Stage) -> None:
+    options = {
+        "bootstrap.servers": stage.addresses["SASL"],
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": USER,
+        "sasl.password": "guess",
+    }
+    await everyone_fails(options, FatalError, "SASL_AUTHENTICATION_FAILED")
+
+
+async def everyone_fails(options: dict[str, str], error: type[Exception], words: str) -> None:
+    """Each kind of client, at the first thing that it does."""
+    for begin in (administer, send, begin_transactions, subscribe, assign):
+        with pytest.raises(error, match=words):
+            await asyncio.wait_for(begin(options), 5)
+
+
+async def administer(options: dict[str, str]) -> None:
+    async with ottla.aio.Admin(options) as admin:
+        await admin.list_topics()
+
+
+async def send(options: dict[str, str]) -> None:
+    async with ottla.aio.Producer(options) as producer:
+        await producer.send("topic", b"value")
+
+
+async def begin_transactions(options: dict[str, str]) -> None:
+    async with ottla.aio.Producer({**options, "transactional.id": "t"}) as producer:
+        await producer.init_transactions()
+
+
+async def subscribe(options: dict[str, str]) -> None:
+    async with ottla.aio.Consumer({**options, "group.id": "g"}) as consumer:
+        consumer.subscribe(["topic"])
+        await consumer.poll(5)
+
+
+async def assign(options: dict[str, str]) -> None:
+    async with ottla.aio.Consumer(options) as consumer:
+        consumer.assign([("topic", 0)])
+        await consumer.poll(5)
+
+
+async def rights_that_are_missing(stage: Stage) -> None:
+    """A user who may do only what ACLs allow."""
+    options = {
+        "bootstrap.servers": stage.addresses["SASL"],
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": PLAIN_USER,
+        "sasl.password": PLAIN_PASSWORD,
+    }
+    admin_options = {"bootstrap.servers": stage.addresses["OPEN"]}
+    for case in refusals.CASES:
+        await refusals.play(case, refusals.Stage(admin_options, options, f"User:{PLAIN_USER}"))
 
 
 async def sessions_that_end(stage: Stage) -> None:
@@ -229,6 +298,9 @@ CASES: tuple[Callable[[Stage], Coroutine[Any, Any, None]], ...] = (
     expired_token,
     mechanism_that_is_not_enabled,
     protocols_that_do_not_fit,
+    every_client_is_told_at_once_that_it_has_to_log_in,
+    every_client_is_told_at_once_that_the_password_is_wrong,
+    rights_that_are_missing,
     sessions_that_end,
     clients_over_sasl_and_tls,
 )

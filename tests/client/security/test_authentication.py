@@ -23,10 +23,12 @@ from tests.client.security.certificates import Certificates
 from tests.client.security.sasl_broker import EXCHANGES, PASSWORD, TOKEN, USER, SaslBroker
 
 from ottla.client.aio.network import authentication
-from ottla.errors import ErrorCode, FatalError, RetriableError
+from ottla.errors import ErrorCode, FatalError, RetriableError, TlsError
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 KAFKA_2_1 = {3: (0, 7), 10: (0, 2), 12: (0, 2), 17: (0, 1), 18: (0, 2), 36: (0, 0)}
 
@@ -282,3 +284,52 @@ class TestSessions:
                 await network.updated(5000)
 
         run(main())
+
+
+def test_a_client_that_does_not_log_in_is_told_to(run: Run) -> None:
+    async def main() -> None:
+        broker = SaslBroker("SCRAM-SHA-256")
+        async with running(broker), network_to(broker.address) as network:
+            with pytest.raises(FatalError, match=r"expects SASL on this port \(SCRAM-SHA-256\)"):
+                await network.updated(5000)
+
+    run(main())
+
+
+def test_a_broker_that_hangs_up_and_needs_no_login_is_asked_again(run: Run) -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        broker.versions[17] = (0, 1)
+        metadata, hung_up = broker.answers[MetadataRequest], 0
+
+        def hang_up(request: MetadataRequest, version: int) -> object:
+            nonlocal hung_up
+            hung_up += 1
+            if hung_up == 1:
+                broker.drop_connections()
+                return None
+            return metadata(request, version)
+
+        broker.answers[MetadataRequest] = hang_up
+        broker.answers[SaslHandshakeRequest] = lambda request, version: SaslHandshakeResponse(
+            error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[]
+        )
+        async with running(broker), network_to(broker.address) as network:
+            await network.updated(5000)
+        assert len(broker.asked_for(SaslHandshakeRequest)) == 1
+
+    run(main())
+
+
+def test_a_client_with_tls_is_told_that_the_broker_has_none(
+    run: Run, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        options = {"security_protocol": "SSL", "ssl_truststore_location": certificates.ca}
+        async with running(broker), network_to(broker.address, **options) as network:
+            with pytest.raises(TlsError, match="does not speak TLS on this port"):
+                await network.updated(5000)
+        assert {each.version for each in broker.asked_for(ApiVersionsRequest)} == {0}
+
+    run(main())

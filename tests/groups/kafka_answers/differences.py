@@ -15,7 +15,21 @@ class Difference(NamedTuple):
 
 SOONER = "a pattern that was never resolved does not wait for the next search (ADR 0047)"
 ALONE = "classic members that are alone in a group of the new protocol get what others have left"
+HELD = "members of a downgraded group have what they have, not what they were to get (ADR 0047)"
+NOTHING_HELD = (
+    "describe as a classic group v6: (groups=[(error_code=NONE group_id='group' "
+    "group_state='PreparingRebalance' protocol_type='consumer' protocol_data='' "
+    "members=[(member_id='id-of-C' client_id='ottla-raw' client_host='/127.0.0.1' "
+    "member_metadata=b'' member_assignment=v1(assigned_partitions=[]))] "
+    "authorized_operations=-2147483648)])"
+)
 DIFFERENCES = {
+    "the_last_new_member_leaves_and_the_group_is_classic_again": Difference(
+        HELD, {8: NOTHING_HELD}
+    ),
+    "the_last_new_member_falls_silent_and_the_group_is_classic_again": Difference(
+        HELD, {8: NOTHING_HELD}
+    ),
     "a_second_pattern_within_ten_seconds_waits": Difference(
         SOONER,
         {

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from ottla.access import Operation
 from ottla.broker.config_resources.broker_resources import BrokerResources
+from ottla.broker.config_resources.logger_resources import LoggerResources
 from ottla.broker.config_resources.resource_kind import ResourceKind
 from ottla.broker.config_resources.resource_kinds import find_kind
 from ottla.broker.node import Node
@@ -118,7 +119,8 @@ def _permitted(
         node, caller, Operation.ALTER_CONFIGS, asked.resource_type, asked.name
     )
     if refused is not None:
-        return refused
+        # The answer about loggers has no message in Kafka either.
+        return Refused(refused.error) if isinstance(kind, LoggerResources) else refused
     return options if judges_first else _decide(node, kind, asked)
 
 

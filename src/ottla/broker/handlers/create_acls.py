@@ -47,7 +47,7 @@ def _respond(
         acls.append(_acl_of(creation))
         outcomes.append(check_new_acl(acls[-1]))
     valid = [acl for acl, refused in zip(acls, outcomes, strict=True) if refused is None]
-    failed = create_acls(node.cluster, valid, context.caller)
+    failed = yield from create_acls(node.cluster, valid, context.caller)
     return _response([refused or failed for refused in outcomes])
 
 

@@ -29,9 +29,9 @@ def handle(
                 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
             ),
             error_message=(
-                "this is the address of a broker, not of a controller"
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
                 if is_known
-                else f"there is no endpoint type {request.endpoint_type}"
+                else f"Unsupported endpoint type {request.endpoint_type}"
             ),
             endpoint_type=BROKERS,
             cluster_id="",

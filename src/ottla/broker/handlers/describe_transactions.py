@@ -13,7 +13,6 @@ from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.security.authorization import may_see_topic, refuse_transactional_id
 from ottla.core.outcomes import Refused
-from ottla.core.txn.events import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from ottla.core.txn.requests import DescribedTransaction
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_transactions import (
@@ -67,9 +66,9 @@ def _respond(
             transactional_id=transactional_id,
             transaction_state="",
             transaction_timeout_ms=0,
-            transaction_start_time_ms=NO_TIMESTAMP,
-            producer_id=NO_PRODUCER_ID,
-            producer_epoch=NO_EPOCH,
+            transaction_start_time_ms=0,
+            producer_id=0,
+            producer_epoch=0,
             topics=[],
         )
     by_topic: dict[str, list[int]] = {}

@@ -66,8 +66,7 @@ def handle(
             if request.topic_partitions is not None or error is not ErrorCode.ELECTION_NOT_NEEDED
         ]
         at += len(partitions)
-        if held or request.topic_partitions is not None:
-            results.append(ReplicaElectionResult(topic=name, partition_result=held))
+        results.append(ReplicaElectionResult(topic=name, partition_result=held))
     return ElectLeadersResponse(replica_election_results=results)
 
 

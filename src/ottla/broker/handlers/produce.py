@@ -75,6 +75,12 @@ DIVISIONS = Divisions(
     )
 )
 
+# Clients have sentences of their own for these, since Kafka sends none.
+_WITHOUT_MESSAGE = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+
 Unsettled = list[tuple[PartitionProduceResponse, asyncio.Future[None]]]
 
 
@@ -128,6 +134,15 @@ def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Repl
     return steps.finish(response)
 
 
+def _is_transactional(request: ProduceRequest) -> bool:
+    # A generator for `any` would take longer than the usual request needs in here.
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if has_transactional_batch(data.records):
+                return True
+    return False
+
+
 def _all_refused(topic: TopicProduceData, refused: Refused) -> list[PartitionProduceResponse]:
     responses = [
         PartitionProduceResponse(index=data.index, error_code=refused.error, base_offset=-1)
@@ -163,16 +178,12 @@ class ProduceSteps:
 
     def refuse_transaction(self, request: ProduceRequest) -> Refused | None:
         """The refusal of the whole request: it has transactional batches, and may not use the transactional id."""
-        if self._is_open or not any(
-            has_transactional_batch(data.records)
-            for topic in request.topic_data
-            for data in topic.partition_data
-        ):
+        if self._is_open or not _is_transactional(request):
             return None
-        name = self._transactional_id
-        if name is None:
+        node, caller, name = self._node, self._context.caller, self._transactional_id
+        if name is None or refuse_transactional_id(node, caller, Operation.WRITE, name) is not None:
             return Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return refuse_transactional_id(self._node, self._context.caller, Operation.WRITE, name)
+        return None
 
     def append_topic(self, topic: TopicProduceData) -> list[PartitionProduceResponse]:
         """Appends every batch of a topic that needs no waiting; the responses of the others are filled in later."""
@@ -384,7 +395,7 @@ def _in_sync_count(node: Node, topic: str, partition: int) -> int:
 def _refuse(response: PartitionProduceResponse, refused: Refused) -> None:
     response.error_code = refused.error
     response.base_offset = -1
-    response.error_message = refused.text
+    response.error_message = None if refused.error in _WITHOUT_MESSAGE else refused.text
     response.record_errors = [
         BatchIndexAndErrorMessage(
             batch_index=found.batch_index, batch_index_error_message=found.message

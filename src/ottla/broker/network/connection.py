@@ -14,10 +14,11 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from ottla.broker.loop.loop_share import LoopShare
-from ottla.broker.network.frame_buffer import FrameBuffer
+from ottla.broker.network.frame_buffer import SMALLEST_ROOM_BYTES, FrameBuffer
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.piecewise_transport import PiecewiseTransport, without_copies
 from ottla.broker.network.receive_buffers import Buffers
+from ottla.broker.network.refusal_log import RefusalLog
 from ottla.broker.network.response_queue import (
     MAX_UNSENT_BYTES,
     PendingResponse,
@@ -43,9 +44,12 @@ from ottla.broker.requests.request import (
 )
 from ottla.broker.security.caller import Caller
 from ottla.broker.security.connection_rates import BUSY
+from ottla.broker.security.listener_tls import UnmappedNameError
 from ottla.broker.security.quotas import RequestMeter
+from ottla.broker.security.sasl_gate import Answer, LaterStep, LoginFailed, SaslGate, Step
 from ottla.events import EventLog
 from ottla.model import Endpoint
+from ottla.ports import Buffer
 from ottla.wire.compile import decode_in_slices, decode_message
 from ottla.wire.declare import info_of
 from ottla.wire.framing import (
@@ -66,6 +70,9 @@ logger = EventLog(__name__)
 SMALLEST_FRAME_BYTES = 8
 # One receive takes at most this much while connections wait for memory.
 SCARCE_RECEIVE_BYTES = 16 << 10
+# One receive before the client has authenticated itself, and the room for the beginning of a frame.
+LOGIN_RECEIVE_BYTES = 16 << 10
+LOGIN_ROOM_BYTES = 1 << 10
 # While small frames are handled, the clock is read once per this many bytes.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
 NOWHERE = Endpoint("", 0)
@@ -75,6 +82,7 @@ FREE_OF_CHARGE = frozenset(
     info_of(request).api_key
     for request in (SaslAuthenticateRequest, SaslHandshakeRequest, WriteTxnMarkersRequest)
 )
+_CLOSED = ("connection_closed", "connection from %(peer)s closed: %(reason)s")
 _FOREIGN_PROTOCOLS = (
     (b"\x16\x03", "a TLS handshake (this port speaks plaintext: set security.protocol=PLAINTEXT)"),
     (b"GET ", "an HTTP request"),
@@ -126,6 +134,9 @@ class Host(Protocol):
     @property
     def max_frame_bytes(self) -> int: ...
 
+    @property
+    def refusals(self) -> RefusalLog: ...
+
     def admit(self, connection: Connection) -> str | None:
         """Why the connection is refused; None if it is admitted."""
         ...
@@ -135,6 +146,14 @@ class Host(Protocol):
         ...
 
     def forget(self, connection: Connection) -> None: ...
+
+    def gate_for(self, connection: Connection) -> SaslGate:
+        """The gate of an admitted connection of a listener with SASL."""
+        ...
+
+    def login_over(self, connection: Connection) -> None:
+        """The client has authenticated itself, or has failed."""
+        ...
 
     def now(self) -> float: ...
 
@@ -156,6 +175,9 @@ class Connection(asyncio.BufferedProtocol):
         self._write_paused = False
         self._busy = False  # a coroutine handler is at work, and the next request waits for it
         self._reading_paused = False
+        self._gate: SaslGate | None = None
+        self._is_login = False  # only a login passes the gate
+        self._login_step: asyncio.Future[Step] | asyncio.TimerHandle | None = None
         self._draining = False
         self._batching = False
         self._quotas = host.node.quotas.table
@@ -192,6 +214,10 @@ class Connection(asyncio.BufferedProtocol):
             )
             self._transport.abort()
             return
+        if self.listener.requires_login:
+            self._gate = self._host.gate_for(self)
+            self._is_login = True
+            self._buffer.smallest_room_bytes = LOGIN_ROOM_BYTES
         wait_ms = self._host.node.connection_rates.wait_ms(self.listener.name)
         if wait_ms is None:
             self._close(BUSY)
@@ -199,13 +225,36 @@ class Connection(asyncio.BufferedProtocol):
             self._mute(wait_ms)
 
     def _refuse_slowly(self, wait_ms: int) -> None:
-        """Closes a connection that may not be, but not at once: its client would try again at once."""
+        """Closes a connection that may not be, but not at once: its client would try again at once.
+
+        With TLS it is closed at once, before its handshake costs anything.
+        """
         self._traffic.refused += 1
         self._is_refused = True
-        if self._host.hold(self):
+        if not self.listener.settings.uses_tls and self._host.hold(self):
             self._mute(wait_ms)
         else:
             self.abort()
+
+    def handshake_done(self, certificate: bytes | None) -> None:
+        """The connection is encrypted; the certificate is the client's."""
+        self.last_active = self._host.now()
+        tls = self.listener.tls
+        if tls is not None and not self.listener.requires_login:
+            try:
+                self.caller.principal = tls.principal_of(certificate)
+            except UnmappedNameError as error:
+                self._refuse(str(error))
+
+    def handshake_failed(self, reason: str) -> None:
+        self._traffic.faulted += 1
+        self._host.refusals.warn(
+            "handshake_failed",
+            "connection from %(peer)s to listener %(listener)s failed: %(reason)s",
+            self.peer,
+            listener=self.listener.name,
+            reason=reason,
+        )
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._buffer.filled and not self._draining:
@@ -218,6 +267,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         if self._end_of_mute is not None:
             self._end_of_mute.cancel()
+        if self._login_step is not None:
+            self._login_step.cancel()
         self._responses.cancel()
         self._responses.take_unsent()
         self._buffer.drop()
@@ -226,6 +277,8 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._buffer.filled:
             return self._buffer.free_space
+        if self._is_login:
+            return self._host.receive_buffer[:LOGIN_RECEIVE_BYTES]
         if self._host.unfinished.is_short:
             return self._host.receive_buffer[:SCARCE_RECEIVE_BYTES]
         return self._host.receive_buffer
@@ -272,6 +325,12 @@ class Connection(asyncio.BufferedProtocol):
             or self._responses.is_full
         )
 
+    @property
+    def _frame_limits(self) -> tuple[int, int]:
+        if self._is_login and self._gate is not None:
+            return self._gate.frame_limits
+        return SMALLEST_FRAME_BYTES, self._host.max_frame_bytes
+
     def _handle_frames(self, received: memoryview) -> int:
         """Handles complete frames as far as the limits allow; returns the number of bytes handled."""
         position, end = 0, len(received)
@@ -281,7 +340,12 @@ class Connection(asyncio.BufferedProtocol):
         self._batching = True
         while end - position >= SIZE_BYTES and self._may_handle:
             (size,) = read_size(received, position)
-            if not SMALLEST_FRAME_BYTES <= size <= self._host.max_frame_bytes:
+            if self._is_login:
+                smallest, largest = self._frame_limits
+                fits = smallest <= size <= largest
+            else:
+                fits = SMALLEST_FRAME_BYTES <= size <= self._host.max_frame_bytes
+            if not fits:
                 self._refuse_frame(bytes(received[position : position + SIZE_BYTES]), size)
                 break
             start = position + SIZE_BYTES
@@ -366,14 +430,15 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse_frame(self, start: bytes, size: int) -> None:
         for prefix, name in _FOREIGN_PROTOCOLS:
             if start.startswith(prefix):
-                self._close(f"it sent {name}, not Kafka's protocol")
+                self._refuse(f"it sent {name}, not Kafka's protocol")
                 return
-        self._close(
-            f"a frame of {size} bytes is outside of {SMALLEST_FRAME_BYTES}..{self._host.max_frame_bytes}"
-        )
+        smallest, largest = self._frame_limits
+        self._close(f"a frame of {size} bytes is outside of {smallest}..{largest}")
 
     def _handle_frame(self, frame: memoryview) -> None:
         try:
+            if self._gate is not None and not self._passes(self._gate, frame):
+                return
             api_key, version, correlation_id = read_request_start(frame)
             api = self._host.apis.get(api_key)
             if api is None:
@@ -526,6 +591,75 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._continue()
 
+    # Logins.
+
+    def _passes(self, gate: SaslGate, frame: memoryview) -> bool:
+        """Whether a frame passes the gate; one that does not is a step of a login."""
+        step = gate.take(frame)
+        if step is None:
+            return True
+        self._is_login = True
+        if isinstance(step, Answer | LoginFailed):
+            self._follow_login(gate, step)
+        else:
+            self._follow_later(gate, step)
+        return False
+
+    def _follow_login(self, gate: SaslGate, step: Step) -> None:
+        if isinstance(step, LoginFailed):
+            # Until its end the connection handles nothing, and takes no place from other logins.
+            self._busy = True
+            self._host.login_over(self)
+            self._login_step = asyncio.get_running_loop().call_later(
+                step.delay_seconds, self._end_failed_login, step.parts
+            )
+            return
+        self._responses.add_framed(step.parts)
+        if gate.is_open:
+            self._is_login = False
+            self._buffer.smallest_room_bytes = SMALLEST_ROOM_BYTES
+            self._host.login_over(self)
+            if not gate.session_ends:
+                self._gate = None
+
+    def _follow_later(self, gate: SaslGate, step: LaterStep) -> None:
+        """Follows a step that a thread works on; the connection handles nothing meanwhile."""
+        self._busy = True
+
+        def finish(done: asyncio.Future[Step]) -> None:
+            self._login_step = None
+            if done.cancelled() or self._is_closing:
+                return
+            error = done.exception()
+            if error is not None:
+                self._log_bug(error)
+                self._close("an internal error")
+                return
+            self._busy = False
+            self.last_active = self._host.now()
+            self._follow_login(gate, done.result())
+            self._send()
+            self._continue()
+
+        self._login_step = task = asyncio.ensure_future(step)
+        task.add_done_callback(finish)
+        # A task that is cancelled before it begins does not await the coroutine.
+        task.add_done_callback(lambda _: step.close())
+
+    def _end_failed_login(self, parts: list[Buffer] | None) -> None:
+        if self._is_closing:
+            return
+        self._traffic.faulted += 1
+        self._draining = True
+        if parts is not None:
+            self._responses.add_framed(parts)
+            self._send()
+        self.close()
+
+    def give_up_login(self, reason: str) -> None:
+        """The client has not authenticated itself in time."""
+        self._refuse(reason)
+
     # Responses out.
 
     def _reply(self, reply: Reply[Any], version: int, correlation_id: int) -> None:
@@ -650,14 +784,17 @@ class Connection(asyncio.BufferedProtocol):
             peer=str(self.caller.peer),
         )
 
+    def _refuse(self, reason: str) -> None:
+        """Closes the connection of a client that came to the wrong door, and may try again and again."""
+        self._host.refusals.warn(*_CLOSED, self.peer, reason=reason)
+        self._end()
+
     def _close(self, reason: str) -> None:
+        logger.warning(*_CLOSED, peer=str(self.caller.peer), reason=reason)
+        self._end()
+
+    def _end(self) -> None:
         self._traffic.faulted += 1
-        logger.warning(
-            "connection_closed",
-            "connection from %(peer)s closed: %(reason)s",
-            peer=str(self.caller.peer),
-            reason=reason,
-        )
         self._draining = True
         self._responses.cancel()
         self._send()

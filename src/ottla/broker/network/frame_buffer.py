@@ -27,12 +27,14 @@ class FrameBuffer:
         "_unfinished",
         "filled",
         "lacks_room",
+        "smallest_room_bytes",
     )
 
     def __init__(self, buffers: Buffers, unfinished: UnfinishedFrames, receiver: Receiver) -> None:
         self._buffers = buffers
         self._unfinished = unfinished
         self._receiver = receiver
+        self.smallest_room_bytes = SMALLEST_ROOM_BYTES
         self._data: Buffer = _NO_BUFFER
         self._start = 0  # bytes before it have been handled
         self._room = 0  # the next receives fill the buffer up to here
@@ -72,7 +74,7 @@ class FrameBuffer:
         self._is_in_use = False
         self._start = 0
         filled = len(rest)
-        room = max(SMALLEST_ROOM_BYTES, GROWTH_FACTOR * filled)
+        room = max(self.smallest_room_bytes, GROWTH_FACTOR * filled)
         data, whole = None, 0
         if filled >= SIZE_BYTES:
             whole = max(SIZE_BYTES + int(read_size(rest)[0]), filled + SIZE_BYTES)

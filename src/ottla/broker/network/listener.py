@@ -6,11 +6,12 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Final
 
 from ottla.broker.network.listen_error import ListenError
-from ottla.config.listeners import ANY_HOST, PREFIX, ListenerSettings
-from ottla.errors import ConfigError
+from ottla.broker.security.listener_tls import ListenerTls
+from ottla.config.listeners import ANY_HOST, PREFIX, ListenerConfig, ListenerSettings
 from ottla.event_loop import addresses_of
 from ottla.model import Endpoint
 
@@ -20,17 +21,18 @@ BACKLOG: Final = 1024
 class Listener:
     """Where connections come from: they have its name, its protocol and its limit."""
 
-    def __init__(self, settings: ListenerSettings) -> None:
+    def __init__(self, settings: ListenerSettings, config: ListenerConfig) -> None:
         self.settings = settings
         self.name = settings.name
         self.endpoint = settings.listen
         self.max_connections_name = f"{PREFIX}{settings.name.lower()}.max.connections"
         self.connections = 0
         self._servers: list[asyncio.Server] = []
-        if settings.uses_tls or settings.uses_sasl:
-            raise ConfigError(
-                f"listener {self.name}: the protocol {settings.protocol} is not available"
-            )
+        # Whether every client has proved who it is before it is served.
+        self.authenticates = settings.uses_sasl or (
+            settings.uses_tls and config.ssl_client_auth == "required"
+        )
+        self.tls = ListenerTls(settings.name, config) if settings.uses_tls else None
 
     @property
     def requires_login(self) -> bool:
@@ -83,6 +85,12 @@ class Listener:
     def sockets(self) -> list[socket.socket]:
         """The sockets that listen."""
         return [listening for server in self._servers for listening in server.sockets]
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether only programs of this machine can connect."""
+        addresses = [str(each.getsockname()[0]) for each in self.sockets]
+        return all(ip_address(address).is_loopback for address in addresses)
 
     def close(self) -> None:
         for server in self._servers:

@@ -60,22 +60,9 @@ class PiecewiseTransport(asyncio.Transport):
         below = self._below
         while self._waiting and not below.get_write_buffer_size():
             was_closing = below.is_closing()
-            below.write(self._take_piece())
+            below.write(take_piece(self._waiting))
             if below.is_closing() and not was_closing:  # the client has gone
                 self._waiting.clear()
-
-    def _take_piece(self) -> Buffer:
-        """The next piece; small buffers are joined."""
-        parts: list[memoryview] = []
-        room = PIECE_BYTES
-        while self._waiting and room:
-            part = self._waiting.popleft()
-            if len(part) > room:
-                self._waiting.appendleft(part[room:])
-                part = part[:room]
-            parts.append(part)
-            room -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     # Calls that go to the transport below.
 
@@ -104,6 +91,20 @@ class PiecewiseTransport(asyncio.Transport):
     def abort(self) -> None:
         self._waiting.clear()
         self._below.abort()
+
+
+def take_piece(waiting: deque[memoryview]) -> Buffer:
+    """Takes the next piece; small buffers are joined."""
+    parts: list[memoryview] = []
+    room = PIECE_BYTES
+    while waiting and room:
+        part = waiting.popleft()
+        if len(part) > room:
+            waiting.appendleft(part[room:])
+            part = part[:room]
+        parts.append(part)
+        room -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def without_copies(transport: asyncio.BaseTransport) -> asyncio.Transport:

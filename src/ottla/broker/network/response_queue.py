@@ -81,9 +81,12 @@ class ResponseQueue:
 
     def add(self, response: Any, version: int, correlation_id: int) -> None:
         """Adds a response that is ready."""
-        parts = frame_response(response, version, correlation_id)
+        self.add_framed(frame_response(response, version, correlation_id))
+
+    def add_framed(self, parts: list[Buffer]) -> None:
+        """Adds the bytes of a response that is ready."""
         if self._pending:
-            pending = PendingResponse(version, correlation_id, None)
+            pending = PendingResponse(0, 0, None)
             pending.parts = parts
             self._waiting_bytes += sum(map(len, parts))
             self._pending.append(pending)

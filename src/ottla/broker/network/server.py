@@ -17,9 +17,12 @@ from typing import Any, Final
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.metrics.request_counts import ApiCounts, observed
 from ottla.broker.network.connection import Connection, Traffic
+from ottla.broker.network.handshakes import CHECK_MS, Handshakes
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.receive_buffers import Buffers
+from ottla.broker.network.refusal_log import RefusalLog
+from ottla.broker.network.tls_layer import TlsLayer
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.partitions.compactor import Compactor
@@ -27,8 +30,11 @@ from ottla.broker.partitions.retention import Retention
 from ottla.broker.requests.api import Api
 from ottla.broker.requests.apis import SERVED
 from ottla.broker.security.connection_rates import MAX_HELD
+from ottla.broker.security.logins import Logins
+from ottla.broker.security.sasl_gate import SaslGate
 from ottla.config.listeners import ListenerSettings, connections_per_address
 from ottla.config.options import INT_MAX
+from ottla.errors import ConfigError
 from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import monotonic_ms
@@ -36,6 +42,9 @@ from ottla.ports import monotonic_ms
 logger = EventLog(__name__)
 
 RECEIVE_BUFFER_BYTES = 1 << 20
+# For the bytes of TLS connections before they are decrypted.
+ENCRYPTED_BUFFER_BYTES = 128 << 10
+CERTIFICATE_CHECK_MS = 1000
 DRAIN_SECONDS = 3.0
 # After this time a stop logs which clients it waits for.
 SLOW_STOP_SECONDS = 0.3
@@ -66,7 +75,15 @@ class Server:
         # max.connections.per.ip.overrides, and what it says.
         self._overrides_text = ""
         self._overrides: dict[str, int] = {}
-        self._listeners = [Listener(settings) for settings in listeners]
+        self._listeners = [
+            Listener(settings, node.options.config.of_listener(settings.name))
+            for settings in listeners
+        ]
+        self.logins = Logins(node, [listener.settings for listener in self._listeners])
+        has_tls = any(listener.tls is not None for listener in self._listeners)
+        self.encrypted_buffer = memoryview(bytearray(ENCRYPTED_BUFFER_BYTES if has_tls else 0))
+        self.handshakes = Handshakes(self.now)
+        self.refusals = RefusalLog(self.now)
         self._silent: set[Connection] = set()  # not read at the last check
         self._trims_soon = False
         self._is_over = False
@@ -79,6 +96,11 @@ class Server:
     def endpoint(self) -> Endpoint:
         """The address of the first listener."""
         return self._listeners[0].endpoint
+
+    @property
+    def open_listeners(self) -> list[Listener]:
+        """The listeners that other machines can reach, and that ask clients for no proof of who they are."""
+        return [each for each in self._listeners if not (each.authenticates or each.is_on_loopback)]
 
     @property
     def share(self) -> LoopShare:
@@ -99,18 +121,26 @@ class Server:
         """Binds the ports; the node then knows those that the system picked."""
         try:
             for listener in self._listeners:
-                await listener.bind(partial(Connection, self, listener))
+                await listener.bind(self._maker_of_connections(listener))
                 self.node.endpoints[listener.name] = listener.endpoint
         except ListenError:
             await self._stop_listening()
             raise
 
+    def _maker_of_connections(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
+        tls = listener.tls
+        if tls is None:
+            return partial(Connection, self, listener)
+        return lambda: TlsLayer(self, tls, Connection(self, listener))
+
     async def serve(self) -> None:
         """Accepts connections, and begins the periodic work."""
         try:
+            await self.logins.start()
             for listener in self._listeners:
                 await listener.serve()
-        except ListenError:
+        except (ListenError, ConfigError):
+            self.logins.stop()
             await self._stop_listening()
             raise
         self.node.uptime.watch()
@@ -126,6 +156,9 @@ class Server:
             self._tasks.append(self._loop.create_task(self._compactor.run()))
         if DEPARTED:
             self._every(DEPARTED_CHECK_MS, self._notice_departed)
+        if any(listener.tls is not None for listener in self._listeners):
+            self._every(CHECK_MS, self._expire_handshakes)
+            self._every(CERTIFICATE_CHECK_MS, self._reload_certificates)
         if config.connections_max_idle_ms >= 0:
             self._every(max(10, min(config.connections_max_idle_ms // 4, 10_000)), self._close_idle)
 
@@ -134,6 +167,7 @@ class Server:
         for connection in [*self._connections, *self._held]:
             connection.end_mute_in_time()
         await self._tick_store()
+        await self._reload_certificates()
         await self._expire_producers()
         await self._retention.apply()
         if self.node.options.config.log_cleaner_enable:
@@ -149,6 +183,14 @@ class Server:
                 await work()
             except Exception as error:
                 logger.bug("work_failed", "periodic work failed: this is a bug", error)
+
+    async def _expire_handshakes(self) -> None:
+        self.handshakes.expire()
+
+    async def _reload_certificates(self) -> None:
+        for listener in self._listeners:
+            if listener.tls is not None:
+                await listener.tls.reload_if_changed()
 
     async def _expire_producers(self) -> None:
         self.node.partitions.expire_producers()
@@ -203,6 +245,8 @@ class Server:
         if len(self._connections) >= config.max_connections:
             return f"max.connections={config.max_connections} is reached"
         most_here = self._most_connections_of(host)
+        if connection.listener.requires_login and self.logins.refuses(host):
+            return "too many logins from its address have failed"
         if here >= most_here:
             return f"max.connections.per.ip={most_here} is reached"
         listener = connection.listener
@@ -228,11 +272,20 @@ class Server:
         self._held[connection] = None
         return True
 
+    def gate_for(self, connection: Connection) -> SaslGate:
+        listener = self.logins.by_listener[connection.listener.name]
+        self.logins.pending.add(connection)
+        return SaslGate(listener, self.apis, connection.caller)
+
+    def login_over(self, connection: Connection) -> None:
+        self.logins.pending.remove(connection)
+
     def forget(self, connection: Connection) -> None:
         self._held.pop(connection, None)
         if connection not in self._connections:
             return
         del self._connections[connection]
+        self.logins.pending.remove(connection)
         connection.listener.connections -= 1
         self.node.sessions.end_of(connection.peer)
         self.node.telemetry.end_of(connection.peer)
@@ -297,6 +350,7 @@ class Server:
         slow_log.cancel()
         for connection in list(self._connections):
             connection.abort()
+        self.logins.stop()
 
     def _log_slow_clients(self) -> None:
         """Logs the clients for which a stop waits."""
@@ -312,6 +366,7 @@ class Server:
     def kill(self) -> None:
         """Cuts every connection and cancels all work; `stop_killed` does the rest."""
         self._is_over = True
+        self.logins.stop()
         for task in self._tasks:
             task.cancel()
         for connection in [*self._connections, *self._held]:

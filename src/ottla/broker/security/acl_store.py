@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Final
 
 from ottla.access import AclBinding, AclFilter
 from ottla.broker.cluster import Cluster
 from ottla.broker.security.audit import LOGGER_NAME, shown
 from ottla.broker.security.caller import Caller
+from ottla.core.catalog import Changes
 from ottla.core.outcomes import Refused
 from ottla.core.security.acl_changes import new_acls
 from ottla.core.security.acls import AclTable
@@ -40,15 +41,23 @@ def matching_acls(
     return matching
 
 
-def create_acls(cluster: Cluster, acls: Collection[AclBinding], caller: Caller) -> Refused | None:
+def create_acls(
+    cluster: Cluster, acls: Iterable[AclBinding], caller: Caller
+) -> Generator[None, None, Refused | None]:
     """Creates those that do not exist, durably and in one step; the caller has checked them."""
-    new = new_acls(cluster.catalog.acls, acls)
+    catalog = cluster.catalog
+    entries: dict[AclBinding, Changes] = {}
+    for acl in acls:
+        yield
+        if acl not in catalog.acls:
+            entries[acl] = catalog.create_acls([acl])
+    new = new_acls(catalog.acls, entries)
     if isinstance(new, Refused):
         return new
     if not new:
         return None
     try:
-        cluster.commit(cluster.catalog.create_acls(new))
+        cluster.commit({key: value for acl in new for key, value in entries[acl].items()})
     except StorageError as error:
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     _log_change("acls_created", "created", new, caller)

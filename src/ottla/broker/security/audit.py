@@ -53,7 +53,7 @@ class AuditLog:
 
     def denied(self, caller: Caller, operation: Operation, resource: Resource) -> None:
         """A caller was not allowed to do what it asked for."""
-        self._deny("access_denied", _DENIED, _access_fields(caller, operation, resource))
+        self._log_denial("access_denied", _DENIED, _access_fields(caller, operation, resource))
 
     def logged_in(self, caller: Caller, mechanism: str) -> None:
         """A client has authenticated itself: the caller has its principal now."""
@@ -73,9 +73,9 @@ class AuditLog:
             ("mechanism", shown(mechanism)),
             ("reason", shown(reason)),
         )
-        self._deny("login_failed", _LOGIN_FAILED, (*fields, *_origin_fields(caller)))
+        self._log_denial("login_failed", _LOGIN_FAILED, (*fields, *_origin_fields(caller)))
 
-    def _deny(self, event: str, text: str, fields: tuple[tuple[str, str], ...]) -> None:
+    def _log_denial(self, event: str, text: str, fields: tuple[tuple[str, str], ...]) -> None:
         denial = _Denial(event, text, fields)
         repetitions = self._repetitions.get(denial)
         if repetitions is not None:

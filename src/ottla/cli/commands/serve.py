@@ -70,6 +70,13 @@ COMMAND: Final = Command(
             multiple=True,
         ),
         Option(
+            "--user users",
+            "a user for SASL listeners, with a password for PLAIN and SCRAM; NAME:@FILE reads it from a file; "
+            "repeatable",
+            metavar="NAME:PASSWORD",
+            multiple=True,
+        ),
+        Option(
             "--registry",
             "serve a schema registry too, over the topic _schemas; needs ottla[schemas]",
             metavar="HOST:PORT",

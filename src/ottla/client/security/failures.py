@@ -28,13 +28,28 @@ _TLS_REASONS = {
 
 def not_kafka(start: bytes) -> str | None:
     """Why the first four bytes cannot begin an answer of a Kafka broker; None if they can."""
-    if start.startswith((_TLS_ALERT, _TLS_HANDSHAKE)):
-        return "the broker seems to expect SSL on this port: see security.protocol"
     if start == _HTTP:
         return "it speaks HTTP and not Kafka: use the port of Kafka's protocol"
     if start[0] & 0x80:
         return "it does not speak Kafka"
     return None
+
+
+def is_tls(start: bytes) -> bool:
+    """Whether the first bytes of an answer are those of TLS."""
+    return start.startswith((_TLS_ALERT, _TLS_HANDSHAKE))
+
+
+def tls_expected(broker: str) -> TlsError:
+    """The error of a client without TLS whose first request was answered with TLS."""
+    why = "the broker expects TLS on this port: set security.protocol to SSL or SASL_SSL, or use another port"
+    return TlsError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{why}.", {"broker": broker})
+
+
+def tls_not_spoken(broker: str) -> TlsError:
+    """The error of a client with TLS whose broker answers without it."""
+    why = _TLS_REASONS["WRONG_VERSION_NUMBER"]
+    return TlsError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{why}.", {"broker": broker})
 
 
 def tls_failure(error: ssl.SSLError, broker: str) -> TlsError:

@@ -57,7 +57,7 @@ class ScramExchange:
         self._find = find
         self._own_nonce = nonce
         self._nonce = ""
-        self._user = ""
+        self.claimed_user: str | None = None
         self._said = ""  # by both sides, until the client's last message
         self._credential: ScramCredential | None = None
 
@@ -82,7 +82,7 @@ class ScramExchange:
         credential = self._find(user)
         if found["authorization_id"] not in (None, user):
             return Rejected("another authorization id", OTHER_AUTHORIZATION_ID)
-        self._user, self._credential = user, credential
+        self.claimed_user, self._credential = user, credential
         self._nonce = found["nonce"] + self._own_nonce
         salt = base64.b64encode(credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={credential.iterations}"
@@ -104,4 +104,5 @@ class ScramExchange:
         ):
             return Rejected("the user does not exist, or the password is wrong")
         own_proof = base64.b64encode(signature(mechanism, credential.server_key, messages)).decode()
-        return Authenticated(self._user, f"v={own_proof}".encode())
+        assert self.claimed_user is not None
+        return Authenticated(self.claimed_user, f"v={own_proof}".encode())

@@ -248,6 +248,24 @@ def test_the_last_member_of_the_new_protocol_that_leaves_downgrades_the_group(
     assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_a_group_that_is_upgraded_again_gives_nobody_what_another_member_still_has(
+    groups: ConsumerGroups,
+) -> None:
+    classic_group(groups, "a")
+    c = Consumer(groups, "c")
+    c.join()
+    asked = groups.join(protocols={"range": encode_subscription(Subscription(topics=("orders",)))})
+    b = ClassicClient(groups, asked.join_refused.member_id)
+    b.join()
+    # While a has not joined again, it has everything, whatever is meant for b.
+    assert dict.fromkeys(groups.owners().values()) == {"a": None}
+    c.leave()
+    assert groups.state() is ClassicState.PREPARING_REBALANCE
+    Consumer(groups, "d").join()
+    assert dict.fromkeys(groups.owners().values()) == {"a": None}
+    assert len(groups.owners()) == 4
+
+
 def test_a_member_of_the_new_protocol_that_dies_downgrades_the_group(
     groups: ConsumerGroups,
 ) -> None:

@@ -12,6 +12,7 @@ from ottla.wire.messages.add_raft_voter import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
 )
+from ottla.wire.types import ZERO_UUID
 
 
 def handle(
@@ -25,6 +26,11 @@ def handle(
         return AddRaftVoterResponse(
             error_code=ErrorCode.INCONSISTENT_CLUSTER_ID,
             error_message=f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{cluster_id}"',
+        )
+    if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
+        return AddRaftVoterResponse(
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message="Add voter request didn't include a valid voter",
         )
     return AddRaftVoterResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,

@@ -1,11 +1,11 @@
-"""DescribeDelegationToken: Kafka shows no tokens to connections without authentication."""
+"""DescribeDelegationToken: there are no delegation tokens."""
 
 from __future__ import annotations
 
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
-from ottla.errors import ErrorCode
+from ottla.broker.security.delegation_tokens import refuse_token
 from ottla.wire.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
@@ -15,9 +15,8 @@ from ottla.wire.messages.describe_delegation_token import (
 def handle(
     node: Node, request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:
-    return DescribeDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, tokens=[]
-    )
+    refused = refuse_token(node, context.caller)
+    return DescribeDelegationTokenResponse(error_code=refused.error, tokens=[])
 
 
 API = serve(DescribeDelegationTokenRequest, DescribeDelegationTokenResponse, handle)

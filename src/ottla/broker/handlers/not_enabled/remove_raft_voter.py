@@ -12,6 +12,7 @@ from ottla.wire.messages.remove_raft_voter import (
     RemoveRaftVoterRequest,
     RemoveRaftVoterResponse,
 )
+from ottla.wire.types import ZERO_UUID
 
 
 def handle(
@@ -25,6 +26,11 @@ def handle(
         return RemoveRaftVoterResponse(
             error_code=ErrorCode.INCONSISTENT_CLUSTER_ID,
             error_message=f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{cluster_id}"',
+        )
+    if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
+        return RemoveRaftVoterResponse(
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message="Remove voter request didn't include a valid voter",
         )
     return RemoveRaftVoterResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,

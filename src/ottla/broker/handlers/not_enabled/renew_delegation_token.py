@@ -1,25 +1,23 @@
-"""RenewDelegationToken: Kafka knows no tokens of connections without authentication."""
+"""RenewDelegationToken: there are no delegation tokens."""
 
 from __future__ import annotations
 
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import RequestContext
-from ottla.errors import ErrorCode
+from ottla.broker.security.delegation_tokens import refuse_token
 from ottla.wire.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
 
-NO_TIMESTAMP = -1
-
 
 def handle(
     node: Node, request: RenewDelegationTokenRequest, context: RequestContext
 ) -> RenewDelegationTokenResponse:
+    refused = refuse_token(node, context.caller)
     return RenewDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-        expiry_timestamp_ms=NO_TIMESTAMP,
+        error_code=refused.error, expiry_timestamp_ms=refused.timestamp_ms
     )
 
 

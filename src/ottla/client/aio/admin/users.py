@@ -109,7 +109,8 @@ class UserCalls(AdminCalls):
         def build(
             version: int, some: list[str], limit_ms: int
         ) -> DescribeUserScramCredentialsRequest:
-            named = None if users is None else [UserName(name=user) for user in some]
+            # No users stand for all, as in Kafka's client: to null a broker that has to refuse gives no answer.
+            named = [] if users is None else [UserName(name=user) for user in some]
             return DescribeUserScramCredentialsRequest(users=named)
 
         nodes: AnyNode[str] = AnyNode("user", "users")
@@ -179,6 +180,6 @@ def _infos(result: DescribeUserScramCredentialsResult) -> Infos:
     known = frozenset(ScramMechanism)
     return tuple(
         ScramCredentialInfo(ScramMechanism(each.mechanism), each.iterations)
-        for each in result.credential_infos
+        for each in sorted(result.credential_infos, key=lambda each: each.mechanism)
         if each.mechanism in known
     )

@@ -24,6 +24,7 @@ from ottla.client.security.scram import scram, scram_with_token
 from ottla.config.security import OAUTHBEARER, PLAIN, SecurityConfig
 from ottla.errors import ErrorCode, FatalError, KafkaError, RetriableError, exception_for
 from ottla.event_loop import off_loop
+from ottla.wire.declare import info_of
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
@@ -156,6 +157,23 @@ async def _handshake(connection: Connection, mechanism: str) -> None:
     raise exception_for(
         response.error_code, message, api="SaslHandshake", broker=str(connection.endpoint)
     )
+
+
+async def check_needs_no_sasl(connection: Connection) -> None:
+    """Raise if the broker expects SASL: such a one answers ApiVersions, and hangs up at the next request."""
+    spoken = connection.versions.get(info_of(SaslHandshakeRequest).api_key)
+    if spoken is None or spoken.max_version < _HANDSHAKE_VERSION:
+        return
+    response = await connection.send(SaslHandshakeRequest(mechanism=""), _HANDSHAKE_VERSION)
+    if response.error_code != ErrorCode.ILLEGAL_SASL_STATE:
+        offered = ", ".join(response.mechanisms) or "no mechanism"
+        raise exception_for(
+            ErrorCode.ILLEGAL_SASL_STATE,
+            f"The broker expects SASL on this port ({offered}): set security.protocol to "
+            "SASL_PLAINTEXT or SASL_SSL, or use another port.",
+            api="SaslHandshake",
+            broker=str(connection.endpoint),
+        )
 
 
 def _with_context(error: KafkaError, connection: Connection, mechanism: Mechanism) -> KafkaError:

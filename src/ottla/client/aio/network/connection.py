@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, cast
 
 from ottla.client.model import VersionRange
-from ottla.client.security.failures import not_kafka, tls_failure
+from ottla.client.security.failures import is_tls, not_kafka, tls_expected, tls_failure
 from ottla.errors import ErrorCode, KafkaError, TimedOutError, exception_for
 from ottla.model import Endpoint
 from ottla.wire.compile import decode_message
@@ -78,6 +78,8 @@ class Connection(asyncio.BufferedProtocol):
         self.versions: Mapping[int, VersionRange] = {}
         self.closed: KafkaError | None = None
         """Why the connection has ended; None while it is open."""
+        self.ended_before_serving = False
+        """Whether the broker has ended it without an answer to more than ApiVersions."""
         self.last_used = 0.0
         self.throttled_until = 0.0
         """The loop's time before which the broker wants no requests (KIP-219)."""
@@ -252,6 +254,9 @@ class Connection(asyncio.BufferedProtocol):
         while end - at >= SIZE_BYTES:
             (size,) = read_size(self._view, at)
             start = at + SIZE_BYTES
+            if not self._answers and is_tls(bytes(self._view[at:start])):
+                self._end(tls_expected(self._broker_name()))
+                return
             stranger = not_kafka(bytes(self._view[at:start])) if not self._answers else None
             if stranger is not None or size < _SHORTEST_ANSWER_BYTES:
                 self._broken(stranger or f"it sent a frame of {size} bytes, which no answer has")
@@ -314,6 +319,7 @@ class Connection(asyncio.BufferedProtocol):
     # The end
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.ended_before_serving = self.closed is None and not self._serves
         if isinstance(exc, ssl.SSLError):
             # With TLS 1.3 the broker checks our certificate after the handshake has ended for us.
             self._end(tls_failure(exc, self._broker_name()))

@@ -10,15 +10,18 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.client.aio.network.api_versions import ask_versions, ask_versions_before_sasl
-from ottla.client.aio.network.authentication import Authenticator
+from ottla.client.aio.network.authentication import Authenticator, check_needs_no_sasl
 from ottla.client.aio.network.connection import Connection
-from ottla.client.security.failures import tls_failure
+from ottla.client.security.failures import tls_failure, tls_not_spoken
 from ottla.config.client import ClientConfig
 from ottla.errors import ErrorCode, KafkaError, exception_for
 from ottla.event_loop import addresses_of, name_of
 from ottla.model import Endpoint
 from ottla.tls.contexts import client_context
 from ottla.wire.messages.api_versions import ApiVersionsResponse
+
+# A broker that answers without TLS does so at once.
+_PROBE_MS = 1000
 
 CANONICAL = "resolve_canonical_bootstrap_servers_only"
 
@@ -46,6 +49,8 @@ class Opener:
         self._tls = client_context(config) if config.uses_tls else None
         self._authenticator = Authenticator(config) if config.uses_sasl else None
         self._open: set[Connection] = set()
+        # Brokers that have ended a connection at the first request: perhaps they expect SASL.
+        self._doubtful: set[Endpoint] = set()
         self.client_id = config.client_id
 
     async def open(self, endpoint: Endpoint, node_id: int, limit_ms: float) -> Connection:
@@ -56,6 +61,9 @@ class Opener:
                 await ask_versions_before_sasl(connection)
                 await self._authenticator.authenticate(connection)
             self._on_versions(await ask_versions(connection))
+            if self._authenticator is None and endpoint in self._doubtful:
+                await check_needs_no_sasl(connection)
+                self._doubtful.discard(endpoint)
         except BaseException:
             connection.close("it was given up")
             raise
@@ -81,17 +89,40 @@ class Opener:
                 failures.append(f"{address.ip}: no connection within {round(limit_ms)} ms")
             except OSError as error:
                 failures.append(f"{address.ip}: {self._reason(error)}")
+                if self._ended_the_handshake(error) and await self._speaks_plainly(
+                    endpoint, address
+                ):
+                    raise tls_not_spoken(str(endpoint)) from error
         raise _cannot_connect("; ".join(failures), endpoint)
 
     def _reason(self, error: OSError) -> str:
         reason = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
-        if self._tls is not None and isinstance(error, ConnectionError) and not _refused(error):
+        if self._ended_the_handshake(error):
             # A broker without TLS takes the first message for a request that is too long.
             return (
                 f"the connection ended during the TLS handshake ({reason}); "
                 "perhaps the broker expects no SSL on this port"
             )
         return reason
+
+    def _ended_the_handshake(self, error: OSError) -> bool:
+        return self._tls is not None and isinstance(error, ConnectionError) and not _refused(error)
+
+    async def _speaks_plainly(self, endpoint: Endpoint, address: Address) -> bool:
+        """Whether a broker that has ended the TLS handshake answers without TLS; nothing but ApiVersions is sent."""
+        probe = Connection(endpoint, -1, None, _PROBE_MS, lambda connection, error: None)
+        try:
+            async with asyncio.timeout(_PROBE_MS / 1000):
+                await asyncio.get_running_loop().create_connection(
+                    lambda: probe, address.ip, address.port
+                )
+                self._keep_track(probe)
+                await ask_versions_before_sasl(probe)
+        except (KafkaError, OSError):
+            return False
+        finally:
+            probe.close("it was to find out whether the broker speaks TLS")
+        return True
 
     async def _addresses(self, endpoint: Endpoint, node_id: int, limit_ms: float) -> list[Address]:
         try:
@@ -115,7 +146,7 @@ class Opener:
                 node_id,
                 self._config.client_id,
                 self._config.request_timeout_ms,
-                self._on_lost,
+                self._lost,
                 self._config.security_protocol,
             )
 
@@ -127,10 +158,18 @@ class Opener:
             ssl=self._tls,
             server_hostname=None if self._tls is None else address.server_name,
         )
-        self._open.add(connection)
-        connection.gone.add_done_callback(lambda _: self._open.discard(connection))
+        self._keep_track(connection)
         self._tune(connection.tcp_socket)
         return connection
+
+    def _keep_track(self, connection: Connection) -> None:
+        self._open.add(connection)
+        connection.gone.add_done_callback(lambda _: self._open.discard(connection))
+
+    def _lost(self, connection: Connection, error: KafkaError) -> None:
+        if connection.ended_before_serving:
+            self._doubtful.add(connection.endpoint)
+        self._on_lost(connection, error)
 
     def _tune(self, opened: socket.socket) -> None:
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -95,6 +95,17 @@ class ConsumerMember:
     def speaks_classic(self) -> bool:
         return self.subscription.classic is not None
 
+    @property
+    def held(self) -> Partitions:
+        """All partitions that it may use now, also those that it is to give up."""
+        assigned, revoking = self.current.assigned, self.current.revoking
+        if not revoking:
+            return {topic_id: frozenset(numbers) for topic_id, numbers in assigned.items()}
+        return {
+            topic_id: frozenset(assigned.get(topic_id, ())) | frozenset(revoking.get(topic_id, ()))
+            for topic_id in dict.fromkeys((*assigned, *revoking))
+        }
+
     def has_reached(self, target_epoch: int) -> bool:
         """Whether it has all partitions of its target of this epoch."""
         return self.current.epoch == target_epoch and self.current.state is MemberState.STABLE

@@ -172,7 +172,11 @@ def downgraded(
     topics: TopicsView,
     now_ms: int,
 ) -> ClassicGroup:
-    """A classic group in which the members that are left have their targets."""
+    """A classic group in which the members that are left have what they have, not what they were to get.
+
+    Kafka gives them their targets. If the group is upgraded again before its members have joined once more, a partition
+    that its owner was still to give up would be another member's as well.
+    """
     made = ClassicGroup(group.group_id, now_ms)
     made.generation = group.epoch
     gone = {member.member_id for member in leaving}
@@ -181,7 +185,7 @@ def downgraded(
             continue
         subscription = member.subscription
         assert subscription.classic is not None
-        assignment = encode_classic(group.target(member.member_id), member, topics)
+        assignment = encode_classic(member.held, member, topics)
         made.add(
             Member(
                 member.member_id,

@@ -1,0 +1,47 @@
+"""The users that a broker is started with: their credentials are written only where they do not fit the passwords."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+from ottla.broker.cluster import Cluster
+from ottla.core.security.absent_credentials import LETTERS, SALT_BYTES
+from ottla.core.security.scram_credentials import (
+    ScramCredential,
+    credential_of_password,
+    fits_password,
+)
+from ottla.core.security.scram_formulas import MIN_ITERATIONS, ScramMechanism
+from ottla.events import EventLog
+
+logger = EventLog(__name__)
+
+
+def ensure_users(cluster: Cluster, passwords: Mapping[str, str]) -> None:
+    """Gives users their passwords, for every mechanism of SCRAM; takes some milliseconds for each."""
+    catalog = cluster.catalog
+    changes: dict[tuple[ScramMechanism, str], ScramCredential | None] = {}
+    for user, password in passwords.items():
+        for mechanism in ScramMechanism:
+            known = catalog.users.find(mechanism, user)
+            if known is None or not fits_password(mechanism, known, password):
+                changes[mechanism, user] = credential_of_password(
+                    mechanism, password, new_salt(), MIN_ITERATIONS
+                )
+    if not changes:
+        return
+    cluster.commit(catalog.set_credentials(changes))
+    for mechanism, user in changes:
+        logger.info(
+            "user_credential_changed",
+            "the credential of user %(user)s for %(mechanism)s is %(change)s",
+            user=user,
+            mechanism=mechanism.sasl_name,
+            change="set",
+        )
+
+
+def new_salt() -> bytes:
+    """A salt as Kafka's tools make it."""
+    return bytes(secrets.choice(LETTERS) for _ in range(SALT_BYTES))

@@ -1,0 +1,90 @@
+"""The TLS of a listener: its certificates, read again when their files change, and whom it takes clients for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from typing import TypeAlias
+
+from ottla.access import ANONYMOUS, Principal
+from ottla.config.listeners import ListenerConfig
+from ottla.core.security.distinguished_name import MalformedCertificateError, subject_of
+from ottla.core.security.principal_mapping import PrincipalMapping
+from ottla.errors import ConfigError
+from ottla.events import EventLog
+from ottla.tls.contexts import listener_context
+
+logger = EventLog(__name__)
+
+_Fingerprint: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+
+
+class UnmappedNameError(Exception):
+    """No rule of ssl.principal.mapping.rules fits the name in a certificate."""
+
+
+class ListenerTls:
+    """`context` is for new connections; those that exist keep the one that they began with."""
+
+    def __init__(self, listener: str, config: ListenerConfig) -> None:
+        self._listener = listener
+        self._config = config
+        self._mapping = PrincipalMapping(config.ssl_principal_mapping_rules)
+        self._files = [
+            location
+            for location in (config.ssl_keystore_location, config.ssl_truststore_location)
+            if location is not None
+        ]
+        # Taken before the files are read: what changes in between is read again.
+        self._fingerprint = self._look()
+        self.context: ssl.SSLContext = listener_context(config)
+
+    def _look(self) -> _Fingerprint:
+        """What shows whether the files have changed."""
+        return tuple(map(_look_at, self._files))
+
+    async def reload_if_changed(self) -> None:
+        """Reads changed files; if they cannot be used, the certificates that are in use stay."""
+        found = self._look()
+        if found == self._fingerprint:
+            return
+        self._fingerprint = found
+        try:
+            # Old stores are slow to decrypt on purpose.
+            self.context = await asyncio.to_thread(listener_context, self._config)
+        except ConfigError as error:
+            logger.error(
+                "certificates_not_reloaded",
+                "listener %(listener)s goes on with its old certificates: %(reason)s",
+                listener=self._listener,
+                reason=str(error),
+            )
+        else:
+            logger.info(
+                "certificates_reloaded",
+                "listener %(listener)s has new certificates: %(files)s",
+                listener=self._listener,
+                files=", ".join(self._files),
+            )
+
+    def principal_of(self, certificate: bytes | None) -> Principal:
+        """Whom a client's certificate stands for, which is DER and was checked; without one it is ANONYMOUS."""
+        if certificate is None:
+            return ANONYMOUS
+        try:
+            name = subject_of(certificate)
+        except MalformedCertificateError as error:
+            raise UnmappedNameError(f"its certificate cannot be read: {error}") from error
+        mapped = self._mapping.name_of(name)
+        if mapped is None:
+            raise UnmappedNameError(f"no rule of ssl.principal.mapping.rules fits {name!r}")
+        return Principal.user(mapped)
+
+
+def _look_at(file: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

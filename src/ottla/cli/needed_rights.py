@@ -1,0 +1,87 @@
+"""Which operation an API needs, for errors of authorization: brokers do not say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from ottla.errors import ErrorCode, KafkaError
+
+_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_TRANSACTIONAL_ID = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+_WORDS: Final = {
+    _TOPIC: "topic",
+    _GROUP: "group",
+    _TRANSACTIONAL_ID: "transactional id",
+    _CLUSTER: "cluster",
+}
+# By error and operation: the APIs, as Kafka checks them.
+_APIS: Final[Mapping[ErrorCode, Mapping[str, str]]] = {
+    _TOPIC: {
+        "Describe": "Metadata DescribeTopicPartitions ListOffsets OffsetForLeaderEpoch OffsetFetch "
+        "ConsumerGroupHeartbeat ConsumerGroupDescribe",
+        "Read": "Fetch OffsetCommit TxnOffsetCommit OffsetDelete DescribeProducers",
+        "Write": "Produce AddPartitionsToTxn",
+        "Create": "CreateTopics",
+        "Delete": "DeleteTopics DeleteRecords",
+        "Alter": "CreatePartitions",
+        "DescribeConfigs": "DescribeConfigs",
+        "AlterConfigs": "AlterConfigs IncrementalAlterConfigs",
+    },
+    _GROUP: {
+        "Read": "JoinGroup SyncGroup Heartbeat LeaveGroup ConsumerGroupHeartbeat OffsetCommit "
+        "TxnOffsetCommit AddOffsetsToTxn",
+        "Describe": "FindCoordinator OffsetFetch DescribeGroups ConsumerGroupDescribe",
+        "Delete": "DeleteGroups OffsetDelete",
+        "DescribeConfigs": "DescribeConfigs",
+        "AlterConfigs": "AlterConfigs IncrementalAlterConfigs",
+    },
+    _TRANSACTIONAL_ID: {
+        "Describe": "FindCoordinator DescribeTransactions",
+        "Write": "InitProducerId AddPartitionsToTxn AddOffsetsToTxn EndTxn TxnOffsetCommit Produce",
+    },
+    _CLUSTER: {
+        "Describe": "DescribeLogDirs DescribeAcls DescribeUserScramCredentials DescribeQuorum "
+        "ListPartitionReassignments DescribeCluster",
+        "Alter": "CreateAcls DeleteAcls AlterUserScramCredentials ElectLeaders WriteTxnMarkers "
+        "AlterPartitionReassignments UpdateFeatures UnregisterBroker AlterReplicaLogDirs",
+        "Create": "CreateTopics",
+        "DescribeConfigs": "DescribeConfigs DescribeClientQuotas ListConfigResources",
+        "AlterConfigs": "AlterConfigs IncrementalAlterConfigs AlterClientQuotas",
+        "IdempotentWrite": "InitProducerId",
+    },
+}
+
+
+def _operations() -> Iterator[tuple[tuple[ErrorCode, str], str]]:
+    for code, operations in _APIS.items():
+        for operation, apis in operations.items():
+            for api in apis.split():
+                yield (code, api), operation
+
+
+OPERATIONS: Final = dict(_operations())
+
+
+def needed_right(error: KafkaError) -> str | None:
+    """What the user would have to be allowed, as `Read on topic orders`; None where that is not known."""
+    operation = OPERATIONS.get((error.code, str(error.context.get("api"))))
+    if operation is None:
+        return None
+    word = _WORDS[error.code]
+    name = None if error.code is _CLUSTER else _name_of(error, word.replace(" ", "_"))
+    return f"{operation} on {word} {name}" if name else f"{operation} on the {word}"
+
+
+def _name_of(error: KafkaError, kind: str) -> str | None:
+    """The name of the resource in the context of an error."""
+    found = error.context.get(kind, error.context.get("key"))
+    if found is None and kind == "topic" and "partition" in error.context:
+        found = (
+            getattr(error.context["partition"], "topic", None)
+            or str(error.context["partition"]).rpartition("-")[0]
+        )
+    return None if found is None else str(found)

@@ -1,0 +1,46 @@
+"""Every API answers as Apache Kafka does, whatever a caller may do: `recorded` has the table.
+
+The campaign compares the record with a running Kafka. With OTTLA_WRITE_FACTS=1 it is written instead.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from tests.security.kafka_answers.brokers import secured_kafka, secured_ottla
+from tests.security.kafka_answers.differences import expected
+from tests.security.kafka_answers.message_builder import APIS
+from tests.security.kafka_answers.table import CHAPTERS, answered, difference, record, recorded
+
+# Nobody is refused, and Kafka has them only where a plugin takes the metrics of clients.
+UNASKED = {"GetTelemetrySubscriptions", "PushTelemetry"}
+
+
+def test_every_api_is_in_the_table() -> None:
+    asked = {question.api for questions in CHAPTERS.values() for question in questions}
+    assert asked == {api.name for api in APIS.values()} - UNASKED
+    highest = {api.name: api.last_version for api in APIS.values()}
+    for question in chain.from_iterable(CHAPTERS.values()):
+        assert max(question.versions) <= highest[question.api], question
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_our_broker_answers_as_kafka_does(chapter: str) -> None:
+    with secured_ottla() as addresses:
+        found = answered(addresses, CHAPTERS[chapter])
+    changes = difference(expected(recorded(found)), found)
+    assert not changes, changes
+
+
+@pytest.mark.campaign
+def test_the_record_is_what_kafka_answers(tmp_path: Path) -> None:
+    questions = chain.from_iterable(CHAPTERS.values())
+    with secured_kafka(tmp_path) as addresses:
+        found = answered(addresses, questions)
+    if os.environ.get("OTTLA_WRITE_FACTS"):
+        record(found)
+    changes = difference(recorded(found), found)
+    assert not changes, changes
