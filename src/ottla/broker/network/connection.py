@@ -196,8 +196,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = without_copies(transport)
-        self.caller.peer = _endpoint(transport.get_extra_info("peername"))
-        self.caller.local = _endpoint(transport.get_extra_info("sockname"))
+        self._locate(transport)
         self.last_active = self._host.now()
         excess_ms = self._host.node.connection_rates.excess_ms(self.caller.peer.host)
         if excess_ms:
@@ -235,6 +234,10 @@ class Connection(asyncio.BufferedProtocol):
             self._mute(wait_ms)
         else:
             self.abort()
+
+    def _locate(self, transport: asyncio.BaseTransport) -> None:
+        self.caller.peer = _endpoint(transport.get_extra_info("peername"))
+        self.caller.local = _endpoint(transport.get_extra_info("sockname"))
 
     def handshake_done(self, certificate: bytes | None) -> None:
         """The connection is encrypted; the certificate is the client's."""

@@ -18,6 +18,7 @@ from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.metrics.request_counts import ApiCounts, observed
 from ottla.broker.network.connection import Connection, Traffic
 from ottla.broker.network.handshakes import CHECK_MS, Handshakes
+from ottla.broker.network.in_process import IN_PROCESS, InProcessListener
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.receive_buffers import Buffers
@@ -84,6 +85,7 @@ class Server:
         self.encrypted_buffer = memoryview(bytearray(ENCRYPTED_BUFFER_BYTES if has_tls else 0))
         self.handshakes = Handshakes(self.now)
         self.refusals = RefusalLog(self.now)
+        self._in_process: InProcessListener | None = None
         self._silent: set[Connection] = set()  # not read at the last check
         self._trims_soon = False
         self._is_over = False
@@ -126,6 +128,13 @@ class Server:
         except ListenError:
             await self._stop_listening()
             raise
+
+    def serve_in_process(self) -> Endpoint:
+        """Accepts connections of this process, too; returns the address for its clients."""
+        if self._in_process is None:
+            self._in_process = InProcessListener(self)
+            self.node.advertised[IN_PROCESS] = self._in_process.endpoint
+        return self._in_process.endpoint
 
     def _maker_of_connections(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
         tls = listener.tls
@@ -317,6 +326,10 @@ class Server:
 
         The standard loop would forget them: neither connected nor closed, their clients wait for ever.
         """
+        if self._in_process is not None:
+            self._in_process.close()
+            self._in_process = None
+            del self.node.advertised[IN_PROCESS]
         for listener in self._listeners:
             for listening in listener.sockets:
                 self._loop.remove_reader(listening)
