@@ -14,7 +14,12 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
+from ottla.broker.runtime import (
+    BrokerSettings,
+    RunningBroker,
+    certificate_of,
+    start_broker,
+)
 from ottla.broker.security.client_settings import ClientSettings
 from ottla.broker.security.embedded_security import (
     Client,
@@ -27,6 +32,7 @@ from ottla.broker.security.first_users import ensure_users
 from ottla.config.broker import BrokerConfig, with_embedded_defaults
 from ottla.config.listeners import advertised_text, listener_text
 from ottla.config.options import dotted_names, options_of
+from ottla.doors.door import Door
 from ottla.errors import ConfigError, IllegalStateError
 from ottla.event_loop import new_event_loop
 from ottla.model import Endpoint
@@ -63,7 +69,9 @@ class Broker:
     Options have Kafka's names, as a dict with dots or as keywords with underscores: `Broker(num_partitions=3)`.
     Without `data_dir` the data is in a temporary folder that goes when the broker stops.
 
-    With `metrics="127.0.0.1:0"` it has metrics for Prometheus at `metrics_url`.
+    With `metrics="127.0.0.1:0"` it has metrics for Prometheus at `metrics_url`. For `metrics="https://127.0.0.1:0"`,
+    `metrics_certificate` is a PEM file with the private key and its certificates; by default it is that of the first
+    listener with TLS. `metrics_login` is a file of users (NAME:PASSWORD) and bearer tokens, one on a line.
 
     With `listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"` and the options of each it has several addresses;
     `servers_of_listener("SSL")` has those of one.
@@ -96,6 +104,8 @@ class Broker:
         advertise: str | None = None,
         nodes: int = 1,
         metrics: str | None = None,
+        metrics_certificate: str | os.PathLike[str] | None = None,
+        metrics_login: str | os.PathLike[str] | None = None,
         security: str | Security | None = None,
         **keywords: Unpack[BrokerOptions],
     ) -> None:
@@ -116,11 +126,24 @@ class Broker:
             given = {**self._security.options(), **given}
             listen = _secured(listen, self._security, given)
         _add_addresses(given, listen, advertise)
+        if metrics is None and (metrics_certificate is not None or metrics_login is not None):
+            raise ConfigError(
+                'metrics_certificate and metrics_login have no effect without metrics="HOST:PORT"'
+            )
+        config = BrokerConfig.read(with_embedded_defaults(given))
         self._settings = BrokerSettings(
-            config=BrokerConfig.read(with_embedded_defaults(given)),
+            config=config,
             users={} if self._security is None else self._security.passwords,
             nodes=nodes,
-            metrics=None if metrics is None else Endpoint.parse(metrics),
+            metrics=None
+            if metrics is None
+            else Door.read(
+                "metrics",
+                metrics,
+                certificate=metrics_certificate,
+                certificate_otherwise=certificate_of(config),
+                login=metrics_login,
+            ),
         )
         self._settings.validate()
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
@@ -180,12 +203,12 @@ class Broker:
     @property
     def metrics_url(self) -> str:
         """Where Prometheus finds the metrics, if the broker was made with `metrics="HOST:PORT"`."""
-        endpoint = self._running_broker()[0].metrics_endpoint
-        if endpoint is None:
+        door = self._running_broker()[0].metrics_door
+        if door is None:
             raise IllegalStateError(
                 'there are no metrics: make the broker with metrics="HOST:PORT"'
             )
-        return f"http://{_reachable(endpoint)}/metrics"
+        return f"{door.at(_reachable(door.endpoint)).url}/metrics"
 
     @property
     def node_ids(self) -> list[int]:

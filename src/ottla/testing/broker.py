@@ -74,6 +74,8 @@ class Broker(EmbeddedBroker, Inspection):
         advertise: str | None = None,
         nodes: int = 1,
         metrics: str | None = None,
+        metrics_certificate: str | os.PathLike[str] | None = None,
+        metrics_login: str | os.PathLike[str] | None = None,
         as_version: str | None = None,
         security: str | Security | None = None,
         **keywords: Unpack[BrokerOptions],
@@ -86,6 +88,8 @@ class Broker(EmbeddedBroker, Inspection):
             advertise=advertise,
             nodes=nodes,
             metrics=metrics,
+            metrics_certificate=metrics_certificate,
+            metrics_login=metrics_login,
             security=security,
             **keywords,
         )
@@ -264,7 +268,7 @@ class Broker(EmbeddedBroker, Inspection):
         self._settings = replace(
             self._settings,
             addresses=dict(running.addresses),
-            metrics=running.metrics_endpoint,
+            metrics=running.metrics_door,
         )
 
     def _release_ports(self) -> None:
