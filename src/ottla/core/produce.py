@@ -16,8 +16,7 @@ from ottla.core.producer_state import Verification
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.errors import ErrorCode
-from ottla.records.batch import BatchHeader, read_header
-from ottla.records.errors import CorruptRecordsError
+from ottla.records.batch import BatchHeader, begins_transactional
 from ottla.records.record import Buffer
 
 ACKS_ALL = -1
@@ -58,12 +57,7 @@ def check_transactional_id(header: BatchHeader, transactional_id: str | None) ->
 
 def has_transactional_batch(records: Buffer | None) -> bool:
     """Whether the records of a partition begin with a transactional batch, as far as one can be read."""
-    if records is None:
-        return False
-    try:
-        return read_header(records, 0).is_transactional
-    except CorruptRecordsError:
-        return False
+    return records is not None and begins_transactional(records)
 
 
 def check_same_topic(wanted: UUID, found: UUID, version: int) -> Refused | None:

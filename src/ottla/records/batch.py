@@ -46,6 +46,7 @@ _PRODUCER_AT: Final = 43
 
 _CODEC_MASK: Final = 0x07
 _APPEND_TIME_BIT: Final = 0x08
+_TRANSACTIONAL_BIT: Final = 0x10
 _FLAGS_MASK: Final = 0x70
 _CODECS: Final = tuple(Codec)
 _timestamp_of: Final = itemgetter(Record._fields.index("timestamp"))
@@ -149,6 +150,15 @@ def read_header(buf: Buffer, position: int) -> BatchHeader:
     if header.length < HEADER_BYTES - OVERHEAD_BYTES:
         raise CorruptRecordsError(f"a batch cannot have length {header.length}")
     return header
+
+
+def begins_transactional(buf: Buffer) -> bool:
+    """Whether the buffer begins with the header of a transactional batch; it may hold anything."""
+    return (
+        len(buf) >= HEADER_BYTES
+        and buf[MAGIC_AT] == MAGIC
+        and buf[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT != 0
+    )
 
 
 def split_batches(buf: Buffer) -> list[tuple[int, BatchHeader]]:

@@ -134,6 +134,15 @@ def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Repl
     return steps.finish(response)
 
 
+def _is_transactional(request: ProduceRequest) -> bool:
+    # A generator for `any` would take longer than the usual request needs in here.
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if has_transactional_batch(data.records):
+                return True
+    return False
+
+
 def _all_refused(topic: TopicProduceData, refused: Refused) -> list[PartitionProduceResponse]:
     responses = [
         PartitionProduceResponse(index=data.index, error_code=refused.error, base_offset=-1)
@@ -169,11 +178,7 @@ class ProduceSteps:
 
     def refuse_transaction(self, request: ProduceRequest) -> Refused | None:
         """The refusal of the whole request: it has transactional batches, and may not use the transactional id."""
-        if self._is_open or not any(
-            has_transactional_batch(data.records)
-            for topic in request.topic_data
-            for data in topic.partition_data
-        ):
+        if self._is_open or not _is_transactional(request):
             return None
         node, caller, name = self._node, self._context.caller, self._transactional_id
         if name is None or refuse_transactional_id(node, caller, Operation.WRITE, name) is not None:

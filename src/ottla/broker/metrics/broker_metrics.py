@@ -16,6 +16,7 @@ from ottla.broker.cluster import Cluster
 from ottla.broker.loop.loop_monitor import LoopMonitor
 from ottla.broker.network.server import Server
 from ottla.broker.node import Node
+from ottla.broker.security.logins import Logins
 from ottla.broker.security.standard_authorizer import StandardAuthorizer
 from ottla.broker.telemetry.client_series import Dropped
 from ottla.core.catalog import Topic
@@ -64,6 +65,22 @@ FAULTED = Metric(
     "ottla_connections_faulted_total",
     "counter",
     "Connections that were closed for what the client sent.",
+)
+LOGINS = Metric(
+    "ottla_logins_total",
+    "counter",
+    "Logins by SASL, by result: succeeded, failed, reauthenticated, reauthentication_failed; "
+    "session_expired for connections that were closed because their clients did not authenticate again.",
+)
+PENDING_LOGINS = Metric(
+    "ottla_pending_logins",
+    "gauge",
+    "Connections whose clients have not authenticated themselves yet.",
+)
+LOGINS_GIVEN_UP = Metric(
+    "ottla_logins_given_up_total",
+    "counter",
+    "Connections that were closed because a login took too long, or was the oldest of too many.",
 )
 DECISIONS = Metric(
     "ottla_authorizations_total",
@@ -186,6 +203,16 @@ def _add_requests(page: Page, server: Server) -> None:
                 page.add(ERRORS, count, node=node, api=counts.name, error=ErrorCode(code).name)
 
 
+def _add_logins(page: Page, logins: Logins, node: str) -> None:
+    if not logins.by_listener:
+        return
+    page.add(PENDING_LOGINS, len(logins.pending), node=node)
+    page.add(LOGINS_GIVEN_UP, logins.pending.given_up, node=node)
+    for name, listener in logins.by_listener.items():
+        for result, count in listener.counts.by_result().items():
+            page.add(LOGINS, count, node=node, listener=name, result=result)
+
+
 def _add_node(page: Page, server: Server) -> None:
     node, traffic = server.node, server.traffic
     label = str(node.node_id)
@@ -195,6 +222,7 @@ def _add_node(page: Page, server: Server) -> None:
     page.add(ACCEPTED, traffic.accepted, node=label)
     page.add(REFUSED, traffic.refused, node=label)
     page.add(FAULTED, traffic.faulted, node=label)
+    _add_logins(page, server.logins, label)
     if isinstance(node.authorizer, StandardAuthorizer):
         page.add(DECISIONS, node.authorizer.allowed_count, node=label, result="allowed")
         page.add(DECISIONS, node.authorizer.denied_count, node=label, result="denied")

@@ -32,8 +32,6 @@ class LoginCounts:
         "reauthentication_failed",
         "reauthentication_succeeded",
         "succeeded",
-        "too_late",
-        "unfinished_refused",
     )
 
     def __init__(self) -> None:
@@ -41,10 +39,16 @@ class LoginCounts:
         self.failed = 0
         self.reauthentication_succeeded = 0
         self.reauthentication_failed = 0
-        # Connections that were closed: the session had ended, or the login took too long or was one of too many.
         self.expired_sessions = 0
-        self.too_late = 0
-        self.unfinished_refused = 0
+
+    def by_result(self) -> dict[str, int]:
+        return {
+            "succeeded": self.succeeded,
+            "failed": self.failed,
+            "reauthenticated": self.reauthentication_succeeded,
+            "reauthentication_failed": self.reauthentication_failed,
+            "session_expired": self.expired_sessions,
+        }
 
 
 class SaslSettings(NamedTuple):

@@ -41,10 +41,16 @@ class StandardAuthorizer:
     ) -> bool:
         if caller.is_node:
             return True
-        is_allowed = self._decisions.allows(caller.principal, caller.peer.host, operation, resource)
+        if self._decisions.allows(caller.principal, caller.peer.host, operation, resource):
+            if logs_denied:
+                self.allowed_count += 1
+                if self._audit.shows_allowed:
+                    self._audit.allowed(caller, operation, resource)
+            return True
         if logs_denied:
-            self._note(caller, operation, resource, is_allowed)
-        return is_allowed
+            self.denied_count += 1
+            self._audit.denied(caller, operation, resource)
+        return False
 
     def allows_some(
         self, caller: Caller, operation: Operation, resource_type: ResourceType
@@ -54,19 +60,12 @@ class StandardAuthorizer:
         is_allowed = self._decisions.allows_some(
             caller.principal, caller.peer.host, operation, resource_type
         )
-        self._note(caller, operation, Resource(resource_type, _SOME), is_allowed)
-        return is_allowed
-
-    def _note(
-        self, caller: Caller, operation: Operation, resource: Resource, is_allowed: bool
-    ) -> None:
-        if not is_allowed:
+        if is_allowed:
+            self.allowed_count += 1
+        else:
             self.denied_count += 1
-            self._audit.denied(caller, operation, resource)
-            return
-        self.allowed_count += 1
-        if self._audit.shows_allowed:
-            self._audit.allowed(caller, operation, resource)
+            self._audit.denied(caller, operation, Resource(resource_type, _SOME))
+        return is_allowed
 
 
 def authorizer_of(config: BrokerConfig, acls: AclTable, audit: AuditLog) -> Authorizer:

@@ -1,4 +1,4 @@
-"""SaslAuthenticate: the listener has no SASL."""
+"""SaslAuthenticate: there is no login to go on with; those of a login are answered by its gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SaslHandshake: the listener has no SASL."""
+"""SaslHandshake: the listener has no SASL, or the login is over; those of a login are answered by its gate."""
 
 from __future__ import annotations
 
