@@ -7,6 +7,9 @@ from ottla import schemas as schemas
 from ottla.broker.embedded import (
     Broker,
 )
+from ottla.broker.security.embedded_security import (
+    Security,
+)
 from ottla.client.aio.group.rebalance_listener import (
     RebalanceListener,
 )
@@ -139,6 +142,7 @@ __all__ = [
     "RecordMetadata",
     "RetriableError",
     "SchemaRegistry",
+    "Security",
     "SentRecords",
     "SerializationError",
     "Serializer",

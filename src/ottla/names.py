@@ -2,6 +2,7 @@
 
 NAMES = {
     "ottla.broker.embedded": "Broker",
+    "ottla.broker.security.embedded_security": "Security",
     "ottla.client.aio.group.rebalance_listener": "RebalanceListener",
     "ottla.client.arrow_records": "ArrowRecords",
     "ottla.client.blocking.admin": "Admin",

@@ -35,6 +35,7 @@ from ottla.broker.requests.response_errors import error_counter_of
 from ottla.broker.security.caller import Caller
 from ottla.config.broker import BrokerConfig
 from ottla.core.catalog import NewTopic
+from ottla.doors.door import Door
 from ottla.exposition import Metric, Page
 from ottla.histogram import Histogram
 from ottla.model import Endpoint
@@ -422,7 +423,7 @@ async def _fill_and_free() -> None:
         await may_answer.wait()
         return Page()
 
-    listener = metrics_listener.MetricsListener(Endpoint("127.0.0.1", 0), collect)
+    listener = metrics_listener.MetricsListener(Door("metrics", Endpoint("127.0.0.1", 0)), collect)
     await listener.start()
     listener.serving()
 

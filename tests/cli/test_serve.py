@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +28,9 @@ from ottla import Admin, Consumer, Producer
 from ottla.broker.clock import SystemClock
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.runtime import BrokerSettings, start_broker
+from ottla.broker.security.development_certificates import make_ca, make_server
 from ottla.config.broker import BrokerConfig
+from ottla.doors.door import Door
 from ottla.model import Endpoint
 from ottla.ports import StorageError
 from ottla.storage.local import open_local_store
@@ -223,6 +228,10 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["--listen=192.0.2.1:9092"], 1, ["192.0.2.1:9092", "must belong to this machine"]),
         (["--metrics=9464"], 2, ["9464", "HOST:PORT"]),
         (["--registry=8081"], 2, ["8081", "HOST:PORT"]),
+        (["--metrics=https://127.0.0.1:0"], 2, ["needs a certificate", "PEM file"]),
+        (["--certificate=x"], 2, ["--certificate has no effect without --metrics https://"]),
+        (["--metrics-login=x"], 2, ["--metrics-login has no effect without --metrics"]),
+        (["--registry=127.0.0.1:0", "--registry-login=x"], 2, ["x cannot be read"]),
         (["--config=secure.properties"], 2, ["SASL_SSL", "needs a certificate"]),
     ],
 )
@@ -282,6 +291,64 @@ def test_a_folder_that_cannot_be_used_is_named_once(tmp_path: Path) -> None:
     assert str(refused.value) == told
 
 
+def test_doors_for_strangers_cannot_be_missed(tmp_path: Path) -> None:
+    arguments = [
+        "--ephemeral",
+        "--listen=127.0.0.1:0",
+        "--registry=0.0.0.0:0",
+        "--metrics=0.0.0.0:0",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ottla", "serve", *arguments],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("listening on")
+    process.terminate()
+    _, errors = process.communicate(timeout=WAIT_SECONDS)
+    for words in (
+        "WARNING: anybody who reaches http://0.0.0.0:",
+        "can read, change and delete schemas.",
+        "can read the metrics.",
+        "--metrics-login FILE",
+    ):
+        assert words in errors
+
+
+def test_every_door_of_a_broker_that_has_only_tls(tmp_path: Path) -> None:
+    """The registry needs none of its listeners; metrics and registry have the certificate of the first one."""
+    make_ca(tmp_path, days=2)
+    make_server(tmp_path, ["127.0.0.1"], days=2)
+    (tmp_path / "login").write_text("alice:sesame\n")
+    with serving(
+        tmp_path,
+        "--ephemeral",
+        "--listen=SSL://127.0.0.1:0",
+        "--set=ssl.keystore.location=127.0.0.1.pem",
+        "--set=ssl.client.auth=required",
+        "--set=ssl.truststore.location=ca.pem",
+        "--registry=https://127.0.0.1:0",
+        "--registry-login=login",
+        "--metrics=https://127.0.0.1:0",
+        "--metrics-login=login",
+    ) as broker:
+        registry = broker.wait_for("registry_started")["url"]
+        metrics = broker.wait_for("metrics_served")["url"]
+        trust = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+        for url in (f"{registry}/subjects", metrics):
+            assert url.startswith("https://")
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                urllib.request.urlopen(url, timeout=WAIT_SECONDS, context=trust)
+            login = base64.b64encode(b"alice:sesame").decode()
+            request = urllib.request.Request(url, headers={"Authorization": f"Basic {login}"})
+            with urllib.request.urlopen(request, timeout=WAIT_SECONDS, context=trust) as answer:
+                assert answer.status == 200
+        assert "sesame" not in json.dumps(broker.events)
+
+
 @pytest.mark.parametrize("what", ["listen", "metrics"])
 def test_a_port_in_use_leaves_no_folder_behind(tmp_path: Path, what: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -291,7 +358,7 @@ def test_a_port_in_use_leaves_no_folder_behind(tmp_path: Path, what: str) -> Non
             config=BrokerConfig.read(
                 {"listeners": f"PLAINTEXT://{used if what == 'listen' else free}"}
             ),
-            metrics=used if what == "metrics" else free,
+            metrics=Door("--metrics", used if what == "metrics" else free),
             data_dir=str(tmp_path / "new"),
         )
         with pytest.raises(ListenError, match="in use"):

@@ -95,6 +95,9 @@ class Host:
     def admit(self, connection: Connection) -> str | None:
         return None
 
+    def hold(self, connection: Connection) -> bool:
+        return False
+
     def forget(self, connection: Connection) -> None:
         """Nothing is kept of connections."""
 

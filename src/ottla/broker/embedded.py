@@ -14,10 +14,25 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
+from ottla.broker.runtime import (
+    BrokerSettings,
+    RunningBroker,
+    certificate_of,
+    start_broker,
+)
+from ottla.broker.security.client_settings import ClientSettings
+from ottla.broker.security.embedded_security import (
+    Client,
+    EmbeddedSecurity,
+    Security,
+    options_for,
+    security_of,
+)
+from ottla.broker.security.first_users import ensure_users
 from ottla.config.broker import BrokerConfig, with_embedded_defaults
 from ottla.config.listeners import advertised_text, listener_text
 from ottla.config.options import dotted_names, options_of
+from ottla.doors.door import Door
 from ottla.errors import ConfigError, IllegalStateError
 from ottla.event_loop import new_event_loop
 from ottla.model import Endpoint
@@ -54,10 +69,19 @@ class Broker:
     Options have Kafka's names, as a dict with dots or as keywords with underscores: `Broker(num_partitions=3)`.
     Without `data_dir` the data is in a temporary folder that goes when the broker stops.
 
-    With `metrics="127.0.0.1:0"` it has metrics for Prometheus at `metrics_url`.
+    With `metrics="127.0.0.1:0"` it has metrics for Prometheus at `metrics_url`. For `metrics="https://127.0.0.1:0"`,
+    `metrics_certificate` is a PEM file with the private key and its certificates; by default it is that of the first
+    listener with TLS. `metrics_login` is a file of users (NAME:PASSWORD) and bearer tokens, one on a line.
 
     With `listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"` and the options of each it has several addresses;
     `servers_of_listener("SSL")` has those of one.
+
+    With `security` its clients have to use TLS or to log in, and need ACLs: "scram", "plain", "sasl-ssl", "tls",
+    "mtls", or an `ottla.Security`. It makes certificates and users; `client_options(user)` has what a client needs:
+
+        with ottla.Broker(security="scram") as broker:
+            admin = ottla.Admin(broker.client_options())
+            producer = ottla.Producer(broker.client_options("alice"))
 
     With `nodes` it is a cluster of that many brokers in this process, each with an address of its own, to test what a
     program does when leaders move (`move_leader`) and brokers go (`kill_node`) and come back (`start_node`):
@@ -80,6 +104,9 @@ class Broker:
         advertise: str | None = None,
         nodes: int = 1,
         metrics: str | None = None,
+        metrics_certificate: str | os.PathLike[str] | None = None,
+        metrics_login: str | os.PathLike[str] | None = None,
+        security: str | Security | None = None,
         **keywords: Unpack[BrokerOptions],
     ) -> None:
         if options is not None and not isinstance(options, Mapping):
@@ -94,11 +121,29 @@ class Broker:
                     f"{name} is given twice, in the dict and as a keyword: give it once"
                 )
             given[name] = value
+        self._security = None if security is None else EmbeddedSecurity(security_of(security))
+        if self._security is not None:
+            given = {**self._security.options(), **given}
+            listen = _secured(listen, self._security, given)
         _add_addresses(given, listen, advertise)
+        if metrics is None and (metrics_certificate is not None or metrics_login is not None):
+            raise ConfigError(
+                'metrics_certificate and metrics_login have no effect without metrics="HOST:PORT"'
+            )
+        config = BrokerConfig.read(with_embedded_defaults(given))
         self._settings = BrokerSettings(
-            config=BrokerConfig.read(with_embedded_defaults(given)),
+            config=config,
+            users={} if self._security is None else self._security.passwords,
             nodes=nodes,
-            metrics=None if metrics is None else Endpoint.parse(metrics),
+            metrics=None
+            if metrics is None
+            else Door.read(
+                "metrics",
+                metrics,
+                certificate=metrics_certificate,
+                certificate_otherwise=certificate_of(config),
+                login=metrics_login,
+            ),
         )
         self._settings.validate()
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
@@ -132,15 +177,38 @@ class Broker:
             known = ", ".join(each.name for each in self._settings.config.all_listeners)
             raise ConfigError(f"there is no listener {listener}: there are {known}") from None
 
+    def client_options(
+        self, user: str | None = None, *, client: Client = "ottla"
+    ) -> dict[str, Any]:
+        """The options with which a client connects: the addresses, and with `security` all that belongs to it.
+
+        Without `user` it is the super user, who may do everything. Another one is created when it is first named, and
+        may do what ACLs allow. `client` is the library: ottla, java (a properties file), confluent-kafka (or
+        librdkafka), kafka-python or aiokafka.
+        """
+        servers = self.bootstrap_servers
+        if self._security is None:
+            if user is not None:
+                raise ConfigError(
+                    f'there is no user {user}: make the broker with security="scram" or another'
+                )
+            return options_for(client, servers, ClientSettings("PLAINTEXT"))
+        is_new = user is not None and not self._security.is_known(user)
+        settings = self._security.settings_of(user)
+        if is_new:
+            passwords = {settings.username: settings.password}
+            self._call(lambda running: ensure_users(running.cluster, passwords))
+        return options_for(client, servers, settings)
+
     @property
     def metrics_url(self) -> str:
         """Where Prometheus finds the metrics, if the broker was made with `metrics="HOST:PORT"`."""
-        endpoint = self._running_broker()[0].metrics_endpoint
-        if endpoint is None:
+        door = self._running_broker()[0].metrics_door
+        if door is None:
             raise IllegalStateError(
                 'there are no metrics: make the broker with metrics="HOST:PORT"'
             )
-        return f"http://{_reachable(endpoint)}/metrics"
+        return f"{door.at(_reachable(door.endpoint)).url}/metrics"
 
     @property
     def node_ids(self) -> list[int]:
@@ -323,6 +391,15 @@ def _add_addresses(options: dict[str, object], listen: str | None, advertise: st
     if advertise is not None:
         listeners = options_of(BrokerConfig)["listeners"].read(options["listeners"])
         options["advertised.listeners"] = advertised_text(advertise, listeners)
+
+
+def _secured(listen: str | None, security: EmbeddedSecurity, options: Mapping[str, object]) -> str:
+    """Where a secured broker listens, with its protocol."""
+    if "listeners" in options or (listen is not None and "://" in listen):
+        raise ConfigError(
+            "security= chooses the protocol of the broker's listener: leave it out, or name no listeners"
+        )
+    return f"{security.security.protocol}://{listen or DEFAULT_LISTEN}"
 
 
 def _reachable(endpoint: Endpoint) -> Endpoint:

@@ -27,6 +27,8 @@ from ottla.broker.security.first_users import ensure_users
 from ottla.broker.topics import adopt_topics
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import MAX_PORT, ListenerSettings, following_ports
+from ottla.config.tls import TlsConfig
+from ottla.doors.door import Door
 from ottla.errors import ConfigError, IllegalStateError, OttlaError
 from ottla.events import EventLog
 from ottla.model import Endpoint
@@ -40,6 +42,14 @@ if TYPE_CHECKING:
 logger = EventLog(__name__)
 
 
+def certificate_of(config: BrokerConfig) -> TlsConfig | None:
+    """The TLS of the first listener that has some, which is also that of other doors."""
+    for listener in config.all_listeners:
+        if listener.uses_tls:
+            return config.of_listener(listener.name)
+    return None
+
+
 @dataclass(frozen=True)
 class BrokerSettings:
     """The settings of a broker; without `data_dir` all data is in memory, `metrics` is for Prometheus.
@@ -51,7 +61,7 @@ class BrokerSettings:
     config: BrokerConfig
     data_dir: str | None = None
     nodes: int = 1
-    metrics: Endpoint | None = None
+    metrics: Door | None = None
     # No other code runs on its loop, so that every blocking of the loop is logged.
     has_own_process: bool = False
     # Passwords by user's name: their credentials are set if they do not fit.
@@ -188,9 +198,9 @@ class RunningBroker:
         return self.server.endpoint
 
     @property
-    def metrics_endpoint(self) -> Endpoint | None:
+    def metrics_door(self) -> Door | None:
         """The address of the metrics, for Prometheus."""
-        return None if self._metrics is None else self._metrics.endpoint
+        return None if self._metrics is None else self._metrics.door
 
     async def start_all(self) -> None:
         """Starts every node; all join before the first serves, so that none leads more than its share."""
@@ -265,6 +275,10 @@ class RunningBroker:
         self.servers[node_id] = server
         self.addresses[node_id] = dict(node.endpoints)
         return server
+
+    def in_process_servers(self) -> str:
+        """The addresses of all running nodes for clients in this process, which need no login and may do anything."""
+        return ",".join(str(server.serve_in_process()) for server in self.servers.values())
 
     def _release_port(self, node_id: int) -> None:
         for reserved in self._reserved.pop(node_id, ()):
@@ -358,7 +372,7 @@ async def start_broker(
             for listener in settings.listeners_of(node_id):
                 _check_is_free(listener.listen)
         if settings.metrics is not None:
-            _check_is_free(settings.metrics)
+            _check_is_free(settings.metrics.endpoint)
     clock = instruments.clock
     store = open_store(settings, clock)
     if instruments.wrap_store is not None:

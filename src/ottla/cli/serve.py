@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.loop.garbage import NEW_OBJECTS
 from ottla.broker.network.listen_error import ListenError
-from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
+from ottla.broker.runtime import BrokerSettings, RunningBroker, certificate_of, start_broker
 from ottla.cli.commands.serve import DEFAULT_DATA, DEFAULT_LISTEN
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError
@@ -24,10 +24,10 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import advertised_text, listener_text, parse_address
 from ottla.config.options import find_option
 from ottla.config.server_file import ServerFile
+from ottla.doors.door import Door
 from ottla.errors import ConfigError
 from ottla.event_loop import new_event_loop
 from ottla.events import EventLog
-from ottla.model import Endpoint
 from ottla.ports.errors import InUseError
 from ottla.version import VERSION
 
@@ -45,6 +45,14 @@ _OPEN_WARNING: Final = """\
 *  - With certificates:  --listen SSL://{address}, and --set ssl.client.auth=required
 *  Both need a certificate of this broker (ssl.keystore.location): see the guide "Security".
 ****************************************************************************************"""
+_OPEN_DOOR_WARNING: Final = """\
+****************************************************************************************
+*  WARNING: anybody who reaches {url} can {everything}.
+*  {flag} asks for no password.
+*  - If only programs of this machine are clients:  {flag} 127.0.0.1:{port}
+*  - With passwords:  {flag} https://{address}, and {flag}-login FILE
+*  See the guide "Security".
+****************************************************************************************"""
 FILE_SIGN: Final = "@"
 
 _LISTEN_ADVICE: Final = {
@@ -58,8 +66,13 @@ def serve(arguments: Arguments) -> int:
     """Run until a signal; returns 0 after a clean stop."""
     file = None if arguments.config is None else ServerFile(Path(arguments.config))
     settings = settings_of(arguments, file)
-    if arguments.registry is not None:
-        Endpoint.parse(arguments.registry)
+    registry = _registry_door(arguments, settings.config)
+    if arguments.certificate is not None and not any(
+        door is not None and door.certificate for door in (settings.metrics, registry)
+    ):
+        raise ConfigError(
+            "--certificate has no effect without --metrics https://… or --registry https://…"
+        )
     level = arguments.log_level or ("debug" if arguments.verbose else "info")
     log_lines.set_up_logging(arguments.log_format, level)
     if file is not None and file.without_effect:
@@ -74,7 +87,7 @@ def serve(arguments: Arguments) -> int:
     loop = new_event_loop()
     try:
         loop.run_until_complete(
-            _serve(settings, arguments.registry, logs_json=arguments.log_format == "json")
+            _serve(settings, registry, logs_json=arguments.log_format == "json")
         )
     finally:
         loop.close()
@@ -96,12 +109,37 @@ def settings_of(arguments: Arguments, file: ServerFile | None = None) -> BrokerS
             options.pop(other, None)
         options[known.name] = value.strip()
     _add_addresses(options, arguments)
+    config = BrokerConfig.read(options)
     return BrokerSettings(
-        config=BrokerConfig.read(options),
+        config=config,
         data_dir=_data_dir_of(arguments, file),
-        metrics=None if arguments.metrics is None else Endpoint.parse(arguments.metrics),
+        metrics=_metrics_door(arguments, config),
         has_own_process=True,
         users=passwords_of(arguments.users),
+    )
+
+
+def _metrics_door(arguments: Arguments, config: BrokerConfig) -> Door | None:
+    return _door("--metrics", arguments.metrics, arguments.metrics_login, arguments, config)
+
+
+def _registry_door(arguments: Arguments, config: BrokerConfig) -> Door | None:
+    return _door("--registry", arguments.registry, arguments.registry_login, arguments, config)
+
+
+def _door(
+    flag: str, address: str | None, login: str | None, arguments: Arguments, config: BrokerConfig
+) -> Door | None:
+    if address is None:
+        if login is not None:
+            raise ConfigError(f"{flag}-login has no effect without {flag} HOST:PORT")
+        return None
+    return Door.read(
+        flag,
+        address,
+        certificate=arguments.certificate if Door.uses_tls(address) else None,
+        certificate_otherwise=certificate_of(config),
+        login=login,
     )
 
 
@@ -174,19 +212,20 @@ def _data_dir_of(arguments: Arguments, file: ServerFile | None) -> str | None:
     return DEFAULT_DATA if found is None else found
 
 
-async def _serve(settings: BrokerSettings, registry_listen: str | None, *, logs_json: bool) -> None:
+async def _serve(settings: BrokerSettings, registry_door: Door | None, *, logs_json: bool) -> None:
     stopping: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _stop, stopping, number.name)
     broker = await _start(settings)
     try:
-        registry = await _start_registry(broker, registry_listen)
+        registry = await _start_registry(broker, registry_door)
     except BaseException:
         await broker.stop()
         raise
     _log_listeners(broker)
     if not logs_json:
         _warn_of_open_listeners(broker)
+        _warn_of_open_doors(broker.metrics_door, None if registry is None else registry.door)
     print(f"listening on {broker.endpoint}", flush=True)
     reason = await stopping
     logger.info("broker_stopping", "stopping, because of %(signal)s", signal=reason)
@@ -227,25 +266,39 @@ def _warn_of_open_listeners(broker: RunningBroker) -> None:
         )
 
 
-async def _start_registry(broker: RunningBroker, listen: str | None) -> SchemaRegistry | None:
-    """A registry on a thread of its own, which is a client of the broker as any other."""
-    if listen is None:
+def _warn_of_open_doors(metrics: Door | None, registry: Door | None) -> None:
+    for door, everything in (
+        (metrics, "read the metrics"),
+        (registry, "read, change and delete schemas"),
+    ):
+        if door is not None and door.is_open:
+            print(
+                _OPEN_DOOR_WARNING.format(
+                    flag=door.what,
+                    url=door.url,
+                    address=door.endpoint,
+                    port=door.endpoint.port,
+                    everything=everything,
+                ),
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+async def _start_registry(broker: RunningBroker, door: Door | None) -> SchemaRegistry | None:
+    """A registry on a thread of its own, a client of the broker that needs none of its listeners."""
+    if door is None:
         return None
     from ottla.schemas.registry.embedded import SchemaRegistry
 
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    registry = SchemaRegistry(bootstrap_servers=str(_loopback(broker.endpoint)), listen=listen)
+    registry = SchemaRegistry(bootstrap_servers=broker.in_process_servers(), listen=door)
     try:
         # The broker's loop must go on meanwhile: the registry reads its topic there.
         await asyncio.to_thread(registry.start)
     except ConfigError as error:
         raise CommandError(str(error), "--registry HOST:PORT chooses another address") from error
     return registry
-
-
-def _loopback(endpoint: Endpoint) -> Endpoint:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
-    return Endpoint(host, endpoint.port)
 
 
 def _stop(stopping: asyncio.Future[str], signal_name: str) -> None:
@@ -258,7 +311,9 @@ async def _start(settings: BrokerSettings) -> RunningBroker:
     try:
         broker = await start_broker(settings)
     except ListenError as error:
-        flag = "--metrics" if error.endpoint == settings.metrics else "--listen"
+        metrics = settings.metrics
+        is_metrics = metrics is not None and error.endpoint == metrics.endpoint
+        flag = "--metrics" if is_metrics else "--listen"
         advice = _LISTEN_ADVICE.get(error.errno or 0, "")
         raise CommandError(str(error), advice.format(flag=flag)) from error
     except InUseError as error:
@@ -277,7 +332,7 @@ async def _start(settings: BrokerSettings) -> RunningBroker:
         partitions=sum(topic.partition_count for topic in topics),
         seconds=round(time.monotonic() - began, 3),
     )
-    if broker.metrics_endpoint is not None:
-        url = f"http://{broker.metrics_endpoint}/metrics"
+    if broker.metrics_door is not None:
+        url = f"{broker.metrics_door.url}/metrics"
         logger.info("metrics_served", "metrics at %(url)s", url=url)
     return broker

@@ -19,6 +19,7 @@ from ottla.broker.embedded import STOP_SECONDS
 from ottla.broker.embedded import Broker as EmbeddedBroker
 from ottla.broker.network.server import reserve_port
 from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker, start_broker
+from ottla.broker.security.embedded_security import Security
 from ottla.errors import ConfigError, IllegalStateError, OttlaError
 from ottla.model import Endpoint
 from ottla.testing.clock import BrokerClock, MovableClock
@@ -73,7 +74,10 @@ class Broker(EmbeddedBroker, Inspection):
         advertise: str | None = None,
         nodes: int = 1,
         metrics: str | None = None,
+        metrics_certificate: str | os.PathLike[str] | None = None,
+        metrics_login: str | os.PathLike[str] | None = None,
         as_version: str | None = None,
+        security: str | Security | None = None,
         **keywords: Unpack[BrokerOptions],
     ) -> None:
         release = None if as_version is None else KafkaRelease(as_version)
@@ -84,6 +88,9 @@ class Broker(EmbeddedBroker, Inspection):
             advertise=advertise,
             nodes=nodes,
             metrics=metrics,
+            metrics_certificate=metrics_certificate,
+            metrics_login=metrics_login,
+            security=security,
             **keywords,
         )
         clock = MovableClock()
@@ -132,6 +139,11 @@ class Broker(EmbeddedBroker, Inspection):
             raise IllegalStateError("the broker is paused: call unpause()")
         self._running_broker()
         return super().bootstrap_servers
+
+    def _own_options(self) -> dict[str, Any]:
+        # A paused broker is found out before anything is asked.
+        servers = self._answering_servers()
+        return {**self.client_options(), "bootstrap.servers": servers}
 
     def _running_broker(self) -> tuple[RunningBroker, asyncio.AbstractEventLoop]:
         if self.was_killed:
@@ -256,7 +268,7 @@ class Broker(EmbeddedBroker, Inspection):
         self._settings = replace(
             self._settings,
             addresses=dict(running.addresses),
-            metrics=running.metrics_endpoint,
+            metrics=running.metrics_door,
         )
 
     def _release_ports(self) -> None:

@@ -43,9 +43,13 @@ class Inspection(ABC):
     def _answering_servers(self) -> str:
         """Where the broker answers now; IllegalStateError if it does not."""
 
+    def _own_options(self) -> dict[str, Any]:
+        """How the clients connect that look into the broker."""
+        return {"bootstrap.servers": self._answering_servers()}
+
     def seed(self, seed: Seed, *, folder: str | os.PathLike[str] = ".") -> None:
         """Creates topics with records, from a file or a dict as `ottla.testing.seeding` describes."""
-        write_seed(self._answering_servers(), read_seed(seed, folder))
+        write_seed(self._own_options(), read_seed(seed, folder))
 
     def records(
         self, topic: str, *, isolation: Isolation = "read_committed"
@@ -223,7 +227,7 @@ class Inspection(ABC):
         if isolation not in ("read_committed", "read_uncommitted"):
             raise ConfigError(f"isolation={isolation!r}: write read_committed or read_uncommitted")
         return Consumer(
-            bootstrap_servers=self._answering_servers(),
+            self._own_options(),
             isolation_level=isolation,
             enable_auto_commit=False,
             allow_auto_create_topics=False,
@@ -233,7 +237,7 @@ class Inspection(ABC):
     def _admin(self) -> Admin:
         from ottla.client.blocking.admin import Admin
 
-        return Admin(bootstrap_servers=self._answering_servers(), client_id=OWN_CLIENT_ID)
+        return Admin(self._own_options(), client_id=OWN_CLIENT_ID)
 
 
 def _read(

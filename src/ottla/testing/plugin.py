@@ -20,16 +20,19 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
+    from ottla.broker.security.embedded_security import Security
     from ottla.testing.broker import Broker
     from ottla.testing.seeding import Seed
 
 _NAME_CHARACTERS: Final = 100
-_BROKER_FIXTURES: Final = frozenset({"ottla_broker", "ottla_module_broker", "ottla_test_broker"})
+_BROKER_FIXTURES: Final = frozenset(
+    {"ottla_broker", "ottla_secured_broker", "ottla_module_broker", "ottla_test_broker"}
+)
 _MARKER: Final = "ottla_broker"
-_MARKER_FIELDS: Final = frozenset({"nodes", "options", "seed", "as_version"})
+_MARKER_FIELDS: Final = frozenset({"nodes", "options", "seed", "as_version", "security"})
 _MARKER_HELP: Final = (
-    "ottla_broker(nodes=1, options={}, seed=None, as_version=None): what ottla_test_broker is made with, or "
-    "ottla_module_broker if it is the mark of a module"
+    "ottla_broker(nodes=1, options={}, seed=None, as_version=None, security=None): what ottla_test_broker is made "
+    "with, or ottla_module_broker if it is the mark of a module"
 )
 # How many requests each broker had got when a test began.
 _MARKS: Final = pytest.StashKey[dict["Broker", int]]()
@@ -60,6 +63,20 @@ def ottla_broker(ottla_broker_options: dict[str, object]) -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture(scope="session")
+def ottla_secured_broker(ottla_broker_options: dict[str, object]) -> Iterator[Broker]:
+    """As `ottla_broker`, but clients have to log in, and may do only what ACLs allow.
+
+    def test_orders(ottla_secured_broker):
+        producer = ottla.Producer(ottla_secured_broker.client_options("till"))
+
+    `client_options()` are those of the super user. It is a broker with security="scram"; the marker `ottla_broker`
+    takes others for `ottla_test_broker`.
+    """
+    with _running(ottla_broker_options, security="scram") as broker:
+        yield broker
+
+
 @pytest.fixture(scope="module")
 def ottla_module_broker(
     request: pytest.FixtureRequest, ottla_broker_options: dict[str, object]
@@ -84,12 +101,15 @@ def ottla_test_broker(
 
 @contextmanager
 def _running(
-    options: Mapping[str, object], nodes: int = 1, as_version: str | None = None
+    options: Mapping[str, object],
+    nodes: int = 1,
+    as_version: str | None = None,
+    security: str | Security | None = None,
 ) -> Iterator[Broker]:
     from ottla.testing.broker import Broker, with_endless_retention
 
     chosen = with_endless_retention(options)
-    with Broker(chosen, nodes=nodes, as_version=as_version) as broker:
+    with Broker(chosen, nodes=nodes, as_version=as_version, security=security) as broker:
         broker.is_shared = True
         yield broker
 
@@ -97,24 +117,25 @@ def _running(
 @contextmanager
 def _marked(request: pytest.FixtureRequest, base: Mapping[str, object]) -> Iterator[Broker]:
     """A broker as the nearest marker of a test or module says."""
-    marker = request.node.get_closest_marker(_MARKER)
-    nodes, options, seed, as_version = _read_marker(marker)
-    with _running({**base, **options}, nodes, as_version) as broker:
+    said = _read_marker(request.node.get_closest_marker(_MARKER))
+    options = {**base, **(said.get("options") or {})}
+    with _running(
+        options, said.get("nodes", 1), said.get("as_version"), said.get("security")
+    ) as broker:
+        seed: Seed | None = said.get("seed")
         if seed is not None:
             broker.seed(seed, folder=request.path.parent)
         yield broker
 
 
-def _read_marker(
-    marker: pytest.Mark | None,
-) -> tuple[int, Mapping[str, object], Seed | None, str | None]:
-    said = {} if marker is None else marker.kwargs
+def _read_marker(marker: pytest.Mark | None) -> Mapping[str, Any]:
+    said: Mapping[str, Any] = {} if marker is None else marker.kwargs
     unknown = sorted(said.keys() - _MARKER_FIELDS)
     if unknown or (marker is not None and marker.args):
         wrong = f"has no {unknown[0]}=" if unknown else "takes its arguments by name"
         known = ", ".join(f"{each}=" for each in sorted(_MARKER_FIELDS))
         pytest.fail(f"the marker ottla_broker {wrong}: there are {known}", pytrace=False)
-    return said.get("nodes", 1), said.get("options") or {}, said.get("seed"), said.get("as_version")
+    return said
 
 
 @pytest.fixture

@@ -133,13 +133,13 @@ def _text_of(path: Path) -> str:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
 
-def write_seed(bootstrap_servers: str, topics: Sequence[SeededTopic]) -> None:
+def write_seed(options: Mapping[str, object], topics: Sequence[SeededTopic]) -> None:
     """Creates the topics and sends their records, in order; topics that exist are an error."""
     from ottla.client.admin_model.topics import NewTopic
     from ottla.client.blocking.admin import Admin
     from ottla.client.blocking.producer import Producer
 
-    with Admin(bootstrap_servers=bootstrap_servers, client_id=OWN_CLIENT_ID) as admin:
+    with Admin(options, client_id=OWN_CLIENT_ID) as admin:
         existing = sorted({topic.name for topic in topics} & set(admin.list_topics()))
         if existing:
             raise ConfigError(
@@ -150,7 +150,7 @@ def write_seed(bootstrap_servers: str, topics: Sequence[SeededTopic]) -> None:
         for topic in topics:
             _check_partitions(topic, possible[topic.name].num_partitions)
         admin.create_topics(new)
-    with Producer(bootstrap_servers=bootstrap_servers, client_id=OWN_CLIENT_ID) as producer:
+    with Producer(options, client_id=OWN_CLIENT_ID) as producer:
         sent = [
             producer.send(
                 topic.name,

@@ -8,6 +8,7 @@ import unittest
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ottla.broker.security.embedded_security import Security
 from ottla.testing.broker import Broker, with_endless_retention
 from ottla.testing.request_log import SHOWN_REQUESTS, format_requests
 from ottla.testing.seeding import Seed
@@ -33,6 +34,8 @@ class BrokerTestCase(unittest.TestCase):
     """Topics and records with which the class begins: a dict, or a file beside the module of the class."""
     broker_as_version: ClassVar[str | None] = None
     """The release of Kafka that it serves as."""
+    broker_security: ClassVar[str | Security | None] = None
+    """How clients connect: `scram` and others, as for `ottla.Broker`."""
     broker: ClassVar[Broker]
 
     @classmethod
@@ -42,6 +45,7 @@ class BrokerTestCase(unittest.TestCase):
             with_endless_retention(cls.broker_options),
             nodes=cls.broker_nodes,
             as_version=cls.broker_as_version,
+            security=cls.broker_security,
         )
         cls.broker.start()
         cls.addClassCleanup(cls.broker.stop)

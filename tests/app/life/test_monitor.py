@@ -23,6 +23,7 @@ from ottla.app.life.health_server import HealthServer
 from ottla.app.life.listener_report import ListenerReport, Stall
 from ottla.app.life.monitor import AppMonitor, HealthRules
 from ottla.app.listening.listener_health import ListenerStatus
+from ottla.doors.door import Door
 from ottla.errors import OttlaError
 from ottla.model import Endpoint, TopicPartition
 
@@ -201,7 +202,7 @@ def test_a_blocked_loop_is_seen_over_http_with_handler_and_stack(
         FAST,
         functions=lambda: {"bill": block_the_loop},
     )
-    server = HealthServer(Endpoint("127.0.0.1", 0), monitor)
+    server = HealthServer(Door("--health", Endpoint("127.0.0.1", 0)), monitor)
     answers: list[tuple[int, bytes]] = []
 
     def ask() -> None:
@@ -242,7 +243,7 @@ def test_health_readiness_and_metrics_over_http() -> None:
     status = report_of(ListenerStatus.STARTING, lag={TopicPartition("orders", 0): 12}, rebalances=2)
     monitor = AppMonitor("shop", metrics, lambda: [status])
     metrics.finished(spec_of(), "done", 4)
-    server = HealthServer(Endpoint("127.0.0.1", 0), monitor)
+    server = HealthServer(Door("--health", Endpoint("127.0.0.1", 0)), monitor)
 
     async def scenario() -> None:
         monitor.start()
@@ -267,10 +268,10 @@ def test_health_readiness_and_metrics_over_http() -> None:
 
 def test_an_address_that_is_taken_is_refused_in_one_sentence() -> None:
     monitor = AppMonitor("shop", AppMetrics(), list)
-    first = HealthServer(Endpoint("127.0.0.1", 0), monitor)
+    first = HealthServer(Door("--health", Endpoint("127.0.0.1", 0)), monitor)
     first.start()
     try:
         with pytest.raises(OttlaError, match="cannot listen there, Address already in use"):
-            HealthServer(first.endpoint, monitor).start()
+            HealthServer(first.door, monitor).start()
     finally:
         first.stop()

@@ -20,6 +20,7 @@ SUPERVISOR = """
 import logging, sys
 from ottla.app.life.health_server import HealthServer
 from ottla.app.life.supervisor import Supervisor, WorkerPlan
+from ottla.doors.door import Door
 from ottla.model import Endpoint
 logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
 logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
@@ -28,7 +29,7 @@ supervisor = Supervisor(WorkerPlan(
     command=[sys.executable, program], workers=workers, drain_seconds=5, watches_sources=watches,
     first_files=frozenset([program]),
 ))
-server = HealthServer(Endpoint("127.0.0.1", 0), supervisor)
+server = HealthServer(Door("--health", Endpoint("127.0.0.1", 0)), supervisor)
 server.start()
 print("health", server.endpoint, flush=True)
 code = supervisor.run()

@@ -291,6 +291,19 @@ def test_large_requests_are_checked_in_their_pieces(
         assert denials_in(answer) == [NONE] * 500 + [NO_TOPIC] * 500
 
 
+@pytest.mark.parametrize("api", ["ElectLeaders", "AlterPartitionReassignments"])
+def test_a_large_request_that_is_refused_as_a_whole_is_answered_about_each_partition(
+    secured: ottla.Broker, wire: RawConnection, ids: Ids, api: str
+) -> None:
+    moved = [{"partition_index": number} for number in range(600)]
+    fields: dict[str, Any] = {"topics": [{"name": TOPIC, "partitions": moved}]}
+    if api == "ElectLeaders":
+        topics = [{"topic": TOPIC, "partitions": list(range(600))}]
+        fields = {"election_type": 0, "topic_partitions": topics}
+    with only(secured):
+        assert denials_in(ask(wire, api, fields)) == [NO_CLUSTER] * 601
+
+
 # What nobody learns of topics that it may not see.
 
 

@@ -36,6 +36,19 @@ DIFFERENCES: Final = (
         },
     ),
     Difference(
+        "AlterClientQuotas",
+        "a quota that is not a number would be in force as nothing that anybody expects",
+        {
+            "v1: nothing\nv1: not a number\n": "v1: nothing\n",
+            "v1: less than zero\n": "v1: less than zero\nv1: not a number\n",
+        },
+    ),
+    Difference(
+        "AlterUserScramCredentials",
+        "an empty key is the caller's fault, not an error of the server",
+        {"(user=bob UNKNOWN_SERVER_ERROR)": '(user=bob UNACCEPTABLE_CREDENTIAL "Empty key")'},
+    ),
+    Difference(
         "Fetch",
         "there are no replicas to which a partition could belong: a replica reads as a consumer",
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -17,6 +18,7 @@ from ottla.access import Operation, PatternType, Permission, ResourceType
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 
+SETTLE_SECONDS = 0.1
 _EVERY_ACL = {
     "resource_type_filter": ResourceType.ANY,
     "pattern_type_filter": PatternType.ANY,
@@ -82,6 +84,11 @@ class Stage:
             else:
                 self._caller = self._connect()
             return None
+
+    def settle(self) -> None:
+        """Until what the last request changed is known to all; only Apache Kafka takes a while."""
+        if self._addresses.controller is not None:
+            time.sleep(SETTLE_SECONDS)
 
     def text_of(self, answer: Any, with_messages: Container[ErrorCode]) -> str:
         if answer is None:

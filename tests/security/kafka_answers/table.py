@@ -43,6 +43,8 @@ def answered(addresses: Addresses, questions: Iterable[Question]) -> dict[str, s
     texts: dict[str, str] = {}
     for number, question in enumerate(asked):
         texts.setdefault(question.api, f"# {question.api}\n")
+        if question.about is None:
+            continue
         sections: dict[str, list[str]] = {}
         for version in question.versions:
             found = {
@@ -53,7 +55,22 @@ def answered(addresses: Addresses, questions: Iterable[Question]) -> dict[str, s
             sections.setdefault(_section(found), []).append(f"v{version}")
         for section, versions in sections.items():
             texts[question.api] += f"\n## {', '.join(versions)}: {question.title}\n{section}"
+    for api, found in _of_super_user(asked, answers).items():
+        texts[api] += f"\n## as a super user\n{_section(found)}"
     return texts
+
+
+def _of_super_user(
+    asked: list[Question], answers: Mapping[Cell, str]
+) -> dict[str, dict[Situation, str]]:
+    """The answers to what only a super user asks, by the title of the question instead of a situation."""
+    found: dict[str, dict[Situation, str]] = {}
+    for cell, text in answers.items():
+        question = asked[cell.question]
+        if question.about is None:
+            row = cell.situation._replace(group=f"v{cell.version}: {question.title}")
+            found.setdefault(question.api, {})[row] = text
+    return found
 
 
 def _ask_all(stage: Stage, world: World, questions: list[Question]) -> dict[Cell, str]:

@@ -23,6 +23,8 @@ def test_every_api_is_in_the_table() -> None:
     asked = {question.api for questions in CHAPTERS.values() for question in questions}
     assert asked == {api.name for api in APIS.values()} - UNASKED
     highest = {api.name: api.last_version for api in APIS.values()}
+    chapters = {(question.api, name) for name, chapter in CHAPTERS.items() for question in chapter}
+    assert len(chapters) == len(asked), "an API is in one chapter"
     for question in chain.from_iterable(CHAPTERS.values()):
         assert max(question.versions) <= highest[question.api], question
 

@@ -31,10 +31,37 @@ _COME_AGAIN = {
 }
 
 
+SCRAM_SHA_256, SCRAM_SHA_512 = 1, 2
+QUOTAS: Final = (
+    ([("user", "mine")], "producer_byte_rate"),
+    ([("user", "mine"), ("client-id", "app")], "consumer_byte_rate"),
+    ([("user", "theirs"), ("client-id", None)], "request_percentage"),
+    ([("user", None)], "controller_mutation_rate"),
+    ([("client-id", "app")], "producer_byte_rate"),
+    ([("ip", "10.9.8.7")], "connection_creation_rate"),
+)
+CREDENTIALS: Final = (
+    ("mine", SCRAM_SHA_256),
+    ("theirs", SCRAM_SHA_256),
+    ("theirs", SCRAM_SHA_512),
+)
+
+
+def scram_credential(name: str, mechanism: int) -> dict[str, Any]:
+    """One that can be set."""
+    return {
+        "name": name,
+        "mechanism": mechanism,
+        "iterations": 4096,
+        "salt": b"some salt",
+        "salted_password": b"p" * (64 if mechanism == SCRAM_SHA_512 else 32),
+    }
+
+
 class World:
     """Topics `mine` and `theirs` with one record of a producer that is still known; for writing `-log`, for deleting
     `-doomed`. Groups of those names with a classic member, `-new` with a member of the new protocol, and `-idle` with
-    committed offsets only. Transactions of those names, open, with both topics.
+    committed offsets only. Transactions of those names, open, with both topics. Some quotas and credentials of users.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -52,6 +79,7 @@ class World:
             self._join_new(f"{name}-new")
             self._begin(name)
         self.commit_idle()
+        self._add_users()
 
     def by_id(self, names: Iterable[str]) -> list[UUID]:
         return [self.topic_ids[name] for name in names]
@@ -253,6 +281,78 @@ class World:
 
         assert eventually(adds, WAIT_SECONDS), name
         assert made.producer_id != MADE_UP
+
+    # Users.
+
+    def _add_users(self) -> None:
+        answer = self.stage.call(
+            "AlterClientQuotas",
+            entries=[
+                {
+                    "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+                    "ops": [{"key": key, "value": 1e9 if "rate" in key else 1e6}],
+                }
+                for entity, key in QUOTAS
+            ],
+        )
+        assert all(entry.error_code == ErrorCode.NONE for entry in answer.entries), answer
+        # A request may name a user once.
+        for name, mechanism in CREDENTIALS:
+            credential = scram_credential(name, mechanism)
+            answer = self.stage.call("AlterUserScramCredentials", upsertions=[credential])
+            assert answer.results[0].error_code == ErrorCode.NONE, answer
+        assert eventually(lambda: len(self._quotas()) == len(QUOTAS), WAIT_SECONDS)
+        assert eventually(lambda: self._credentials() == set(CREDENTIALS), WAIT_SECONDS)
+
+    def _quotas(self) -> list[Any]:
+        found: list[Any] = self.stage.call("DescribeClientQuotas", components=[]).entries
+        return found
+
+    def _credentials(self) -> set[tuple[str, int]]:
+        return {
+            (result.user, info.mechanism)
+            for result in self.stage.call("DescribeUserScramCredentials", users=None).results
+            for info in result.credential_infos
+        }
+
+    def remove_other_quotas(self) -> None:
+        """Those that a question has set; a broker may hear of them later."""
+        self.stage.settle()
+        kept = [sorted(entity, key=str) for entity, _ in QUOTAS]
+        others = [
+            entry
+            for entry in self._quotas()
+            if sorted(((one.entity_type, one.entity_name) for one in entry.entity), key=str)
+            not in kept
+        ]
+        if not others:
+            return
+        self.stage.call(
+            "AlterClientQuotas",
+            entries=[
+                {
+                    "entity": [
+                        {"entity_type": one.entity_type, "entity_name": one.entity_name}
+                        for one in entry.entity
+                    ],
+                    "ops": [{"key": value.key, "remove": True} for value in entry.values],
+                }
+                for entry in others
+            ],
+        )
+        assert eventually(lambda: len(self._quotas()) == len(QUOTAS), WAIT_SECONDS)
+
+    def remove_other_credentials(self) -> None:
+        """Those that a question has set; a broker may hear of them later."""
+        self.stage.settle()
+        others = self._credentials() - set(CREDENTIALS)
+        if not others:
+            return
+        for name, mechanism in sorted(others):
+            self.stage.call(
+                "AlterUserScramCredentials", deletions=[{"name": name, "mechanism": mechanism}]
+            )
+        assert eventually(lambda: self._credentials() == set(CREDENTIALS), WAIT_SECONDS)
 
     def reliably(self, api: str, **fields: Any) -> Any:
         """Asks again until the coordinator is there."""

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 _MISSING: Final = "{what} needs Starlette and uvicorn: pip install 'ottla[app]'"
+# For everybody: an orchestrator has no login.
+PROBES: Final = ("/healthz", "/readyz")
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 
 

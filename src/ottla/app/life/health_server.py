@@ -8,7 +8,9 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Final
 
-from ottla.app.life.health_routes import HealthSource, health_routes, missing_packages
+from ottla.app.life.health_routes import PROBES, HealthSource, health_routes, missing_packages
+from ottla.doors.asgi_login import LoginRequired
+from ottla.doors.door import Door
 from ottla.errors import OttlaError
 from ottla.model import Endpoint
 
@@ -20,14 +22,19 @@ _MAX_CONNECTIONS: Final = 64
 
 
 class HealthServer:
-    """Serves the health of an app; `endpoint` has the port that was chosen once it has started."""
+    """Serves the health of an app; `door` has the port that was chosen once it has started."""
 
-    def __init__(self, endpoint: Endpoint, source: HealthSource) -> None:
-        self.endpoint = endpoint
+    def __init__(self, door: Door, source: HealthSource) -> None:
+        self.door = door
         self._source = source
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self._socket: socket.socket | None = None
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it listens."""
+        return self.door.endpoint
 
     def start(self) -> None:
         """Listen and serve; raises at once if the address is taken."""
@@ -36,10 +43,14 @@ class HealthServer:
         except ImportError as error:
             raise missing_packages("--health") from error
         routes = health_routes(self._source)
-        self._socket = _listen(self.endpoint)
-        self.endpoint = Endpoint(self.endpoint.host, int(self._socket.getsockname()[1]))
+        context = self.door.context()
+        host = self.door.endpoint.host
+        self._socket = _listen(self.door.endpoint)
+        self.door = self.door.at(Endpoint(host, int(self._socket.getsockname()[1])))
+        self.door.warn_if_open()
+        login = self.door.login
         config = uvicorn.Config(
-            routes,
+            routes if login is None else LoginRequired(routes, login, PROBES),
             loop="asyncio",
             lifespan="off",
             log_config=None,
@@ -48,6 +59,8 @@ class HealthServer:
             limit_concurrency=_MAX_CONNECTIONS,
             timeout_graceful_shutdown=1,
         )
+        config.load()
+        config.ssl = context
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="ottla-app-health", daemon=True)
         self._thread.start()

@@ -20,10 +20,10 @@ from ottla.app.life.listener_report import ListenerReport
 from ottla.app.life.monitor import AppMonitor
 from ottla.app.life.program import source_files
 from ottla.app.life.worker_link import WorkerEnd
+from ottla.doors.door import Door
 from ottla.errors import ConfigError, OttlaError
 from ottla.event_loop import new_event_loop
 from ottla.events import EventLog
-from ottla.model import Endpoint
 
 logger = EventLog("ottla.app")
 
@@ -66,7 +66,7 @@ class RunnableApp(Protocol):
 class ProcessSettings:
     """How the process of an app runs."""
 
-    health: Endpoint | None = None
+    health: Door | None = None
     drain_seconds: float = 30.0
 
 
@@ -163,9 +163,7 @@ class AppProcess:
 
     def _say_running(self) -> None:
         reports = self._app.reports()
-        where = (
-            "" if self._server is None else f", health at http://{self._server.endpoint}/healthz"
-        )
+        where = "" if self._server is None else f", health at {self._server.door.url}/healthz"
         logger.info(
             "app_running",
             "app %(app)s runs with %(listeners)d listener(s)%(health)s",

@@ -68,7 +68,7 @@ def _describe(
 
     refused = refuse_group(node, context.caller, Operation.DESCRIBE, group_id)
     if refused is not None:
-        return respond(refused)
+        return _failed(group_id, Refused(refused.error))  # without a sentence, as in Kafka
     return ask_group(
         node.groups,
         group_id,

@@ -48,10 +48,7 @@ def handle(
 ) -> Reply[ConsumerGroupHeartbeatResponse]:
     refused = (
         check_enabled(node)
-        or refuse_group(node, context.caller, Operation.READ, request.group_id)
-        or refuse_topics(
-            node, context.caller, Operation.DESCRIBE, request.subscribed_topic_names or ()
-        )
+        or _refuse(node, request, context)
         or _check(node, request, context.version)
     )
     if refused is not None:
@@ -80,6 +77,16 @@ def _ask(
     return coordinator.ask(
         lambda groups, turn, _: groups.consumer_heartbeat(turn, heartbeat), _respond
     )
+
+
+def _refuse(
+    node: Node, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> Refused | None:
+    topics = request.subscribed_topic_names or ()
+    refused = refuse_group(node, context.caller, Operation.READ, request.group_id) or refuse_topics(
+        node, context.caller, Operation.DESCRIBE, topics
+    )
+    return None if refused is None else Refused(refused.error)  # without a sentence, as in Kafka
 
 
 def check_enabled(node: Node) -> Refused | None:

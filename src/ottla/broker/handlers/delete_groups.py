@@ -34,7 +34,7 @@ def _delete(node: Node, context: RequestContext, group_id: str) -> NowOrLater[De
     respond = partial(_result, group_id)
     refused = refuse_group(node, context.caller, Operation.DELETE, group_id)
     if refused is not None:
-        return respond(refused)
+        return respond(Refused(refused.error))  # without a sentence, as in Kafka
     # One without a name may have offsets, and so can be deleted.
     return node.groups.ask(group_id, lambda groups, turn, _: groups.delete(turn, group_id), respond)
 

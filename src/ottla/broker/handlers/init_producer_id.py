@@ -51,7 +51,11 @@ def handle(
 def _refuse(node: Node, request: InitProducerIdRequest, context: RequestContext) -> Refused | None:
     if request.transactional_id is None:
         return refuse_idempotent_producer(node, context.caller)
-    return refuse_transactional_id(node, context.caller, Operation.WRITE, request.transactional_id)
+    caller, name = context.caller, request.transactional_id
+    refused = refuse_transactional_id(node, caller, Operation.WRITE, name)
+    if refused is None and request.enable_2pc:
+        refused = refuse_transactional_id(node, caller, Operation.TWO_PHASE_COMMIT, name)
+    return refused
 
 
 def _check(request: InitProducerIdRequest) -> Refused | None:

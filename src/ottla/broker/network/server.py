@@ -18,6 +18,7 @@ from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.metrics.request_counts import ApiCounts, observed
 from ottla.broker.network.connection import Connection, Traffic
 from ottla.broker.network.handshakes import CHECK_MS, Handshakes
+from ottla.broker.network.in_process import IN_PROCESS, InProcessListener
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.receive_buffers import Buffers
@@ -29,6 +30,7 @@ from ottla.broker.partitions.compactor import Compactor
 from ottla.broker.partitions.retention import Retention
 from ottla.broker.requests.api import Api
 from ottla.broker.requests.apis import SERVED
+from ottla.broker.security.connection_rates import MAX_HELD
 from ottla.broker.security.logins import Logins
 from ottla.broker.security.sasl_gate import SaslGate
 from ottla.config.listeners import ListenerSettings, connections_per_address
@@ -69,6 +71,8 @@ class Server:
         self.unfinished = UnfinishedFrames(node.options.config.socket_request_max_bytes)
         self._connections: dict[Connection, None] = {}
         self._per_host: dict[str, int] = {}
+        # Connections that are over the quota of their address, and are closed soon.
+        self._held: dict[Connection, None] = {}
         # max.connections.per.ip.overrides, and what it says.
         self._overrides_text = ""
         self._overrides: dict[str, int] = {}
@@ -81,6 +85,7 @@ class Server:
         self.encrypted_buffer = memoryview(bytearray(ENCRYPTED_BUFFER_BYTES if has_tls else 0))
         self.handshakes = Handshakes(self.now)
         self.refusals = RefusalLog(self.now)
+        self._in_process: InProcessListener | None = None
         self._silent: set[Connection] = set()  # not read at the last check
         self._trims_soon = False
         self._is_over = False
@@ -124,6 +129,13 @@ class Server:
             await self._stop_listening()
             raise
 
+    def serve_in_process(self) -> Endpoint:
+        """Accepts connections of this process, too; returns the address for its clients."""
+        if self._in_process is None:
+            self._in_process = InProcessListener(self)
+            self.node.advertised[IN_PROCESS] = self._in_process.endpoint
+        return self._in_process.endpoint
+
     def _maker_of_connections(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
         tls = listener.tls
         if tls is None:
@@ -161,6 +173,8 @@ class Server:
 
     async def catch_up(self) -> None:
         """Does the periodic work that is due by a clock that was moved."""
+        for connection in [*self._connections, *self._held]:
+            connection.end_mute_in_time()
         await self._tick_store()
         await self._reload_certificates()
         await self._expire_producers()
@@ -261,6 +275,12 @@ class Server:
             self._overrides_text, self._overrides = text, connections_per_address(text)
         return self._overrides.get(host, config.max_connections_per_ip)
 
+    def hold(self, connection: Connection) -> bool:
+        if len(self._held) >= MAX_HELD or self._is_over:
+            return False
+        self._held[connection] = None
+        return True
+
     def gate_for(self, connection: Connection) -> SaslGate:
         listener = self.logins.by_listener[connection.listener.name]
         self.logins.pending.add(connection)
@@ -270,6 +290,7 @@ class Server:
         self.logins.pending.remove(connection)
 
     def forget(self, connection: Connection) -> None:
+        self._held.pop(connection, None)
         if connection not in self._connections:
             return
         del self._connections[connection]
@@ -305,6 +326,10 @@ class Server:
 
         The standard loop would forget them: neither connected nor closed, their clients wait for ever.
         """
+        if self._in_process is not None:
+            self._in_process.close()
+            self._in_process = None
+            del self.node.advertised[IN_PROCESS]
         for listener in self._listeners:
             for listening in listener.sockets:
                 self._loop.remove_reader(listening)
@@ -319,6 +344,8 @@ class Server:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in list(self._held):
+            connection.abort()
         for connection in list(self._connections):
             connection.drain()
         self.node.partitions.release_waiters()
@@ -355,7 +382,7 @@ class Server:
         self.logins.stop()
         for task in self._tasks:
             task.cancel()
-        for connection in list(self._connections):
+        for connection in [*self._connections, *self._held]:
             connection.abort()
 
     async def stop_killed(self) -> list[socket.socket]:

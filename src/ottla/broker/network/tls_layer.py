@@ -23,6 +23,7 @@ from ottla.ports import Buffer
 MAX_WAITING_BYTES: Final = 64 << 10
 # The most that a client may send during its handshake, with a chain of certificates.
 MAX_HANDSHAKE_BYTES: Final = 128 << 10
+_PROTOCOL_VERSION_ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x46"
 _TLS_HANDSHAKE: Final = 0x16
 _FOREIGN: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI")
 _PROBLEMS: Final = {
@@ -205,7 +206,11 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         self._end_handshake()
         self._state = _State.CLOSING
         self._secured.handshake_failed(reason)
-        self._flush()
+        if self._outgoing.pending:
+            self._flush()
+        elif self._first_bytes and self._first_bytes[0] != _TLS_HANDSHAKE:
+            # OpenSSL has no alert for what is not TLS. By Kafka's, clients without TLS see what is wrong.
+            self._below.write(_PROTOCOL_VERSION_ALERT)
         self._state = _State.CLOSED
         self._below.close()
 

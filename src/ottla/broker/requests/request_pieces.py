@@ -108,11 +108,13 @@ def _with(owner: Any, field: str, elements: list[Any] | None) -> Any:
 
 
 def join(response: Any, more: Any, division: Division) -> Any:
-    """Joins two responses; if one has an error for all of its request, that is the whole response."""
-    if _error_of(response) != ErrorCode.NONE:
-        return response
-    if _error_of(more) != ErrorCode.NONE:
-        return more
+    """Joins two responses; if only one has an error for all of its request, that is the whole response.
+
+    Where both have the same one, the elements are joined: some answers name what was asked for.
+    """
+    error, other = _error_of(response), _error_of(more)
+    if error != other:
+        return response if error != ErrorCode.NONE else more
     for field in division.also_joined:
         getattr(response, field).extend(getattr(more, field))
     _join_elements(response, more, division)
@@ -121,6 +123,8 @@ def join(response: Any, more: Any, division: Division) -> Any:
 
 def _join_elements(whole: Any, more: Any, division: Division) -> None:
     known, added = getattr(whole, division.answered_in), getattr(more, division.answered_in)
+    if known is None or added is None:  # an error without elements
+        return
     if known and added and division.named:
         name = attrgetter(*division.named)
         if name(known[-1]) == name(added[0]):

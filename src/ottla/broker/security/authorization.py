@@ -140,12 +140,7 @@ def may_see_transactional_id(node: Node, caller: Caller, name: str) -> bool:
 
 
 def allowed_topics(
-    node: Node,
-    caller: Caller,
-    operation: Operation,
-    names: Iterable[str],
-    *,
-    logs_denied: bool = True,
+    node: Node, caller: Caller, operation: Operation, names: Iterable[str]
 ) -> Container[str]:
     """The topics among these with which the caller may do it; each is asked about once."""
     authorizer = node.authorizer
@@ -154,7 +149,7 @@ def allowed_topics(
     return {
         name
         for name in dict.fromkeys(names)
-        if authorizer.allows(caller, operation, access.topic(name), logs_denied=logs_denied)
+        if authorizer.allows(caller, operation, access.topic(name))
     }
 
 

@@ -20,8 +20,9 @@ from ottla.app.life.supervisor import Supervisor, WorkerPlan
 from ottla.app.life.worker_link import WorkerEnd
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.terminal import log_lines
+from ottla.doors.door import Door
 from ottla.durations import seconds_of
-from ottla.model import Endpoint
+from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
     from ottla.app import App
@@ -33,7 +34,7 @@ def run(arguments: Arguments) -> int:
     # The health server is ours: what users should know of it is in our own lines.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     settings = ProcessSettings(
-        health=None if arguments.health is None else Endpoint.parse(arguments.health),
+        health=_door(arguments),
         drain_seconds=seconds_of(arguments.drain_timeout),
     )
     rules = HealthRules(stall_seconds=seconds_of(arguments.stall_after))
@@ -46,6 +47,17 @@ def run(arguments: Arguments) -> int:
     life = app.life()
     life.use(rules)
     return AppProcess(life, settings, link).run()
+
+
+def _door(arguments: Arguments) -> Door | None:
+    if arguments.health is not None:
+        return Door.read(
+            "--health", arguments.health, certificate=arguments.certificate, login=arguments.login
+        )
+    for flag, value in (("--certificate", arguments.certificate), ("--login", arguments.login)):
+        if value is not None:
+            raise ConfigError(f"{flag} has no effect without --health HOST:PORT")
+    return None
 
 
 def load_app(program: str) -> App:
@@ -85,7 +97,7 @@ def _supervise(arguments: Arguments, settings: ProcessSettings) -> int:
         return supervisor.run()
     server = HealthServer(settings.health, supervisor)
     server.start()
-    logging.getLogger("ottla.app").info("health at http://%s/healthz", server.endpoint)
+    logging.getLogger("ottla.app").info("health at %s/healthz", server.door.url)
     try:
         return supervisor.run()
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.cli.commands.options import Argument, Choice, Flag, Option
-from ottla.cli.commands.shared_options import count_from, examples
+from ottla.cli.commands.shared_options import FILE, count_from, examples
 from ottla.cli.commands.syntax import Command
 
 _RUN_TEXT: Final = """\
@@ -31,8 +31,18 @@ RUN: Final = Command(
         Flag("--reload", "restart when source files of the program change"),
         Option(
             "--health",
-            "serve /healthz, /readyz and /metrics there; needs ottla[app]",
+            "serve /healthz, /readyz and /metrics there; https://HOST:PORT with TLS; needs ottla[app]",
             metavar="HOST:PORT",
+        ),
+        Option(
+            "--certificate",
+            "for --health https://…: a PEM file with the private key and its certificates",
+            type=FILE,
+        ),
+        Option(
+            "--login",
+            "/metrics needs a user or a token of this file: NAME:PASSWORD or a bearer token on a line",
+            type=FILE,
         ),
         Option(
             "--drain-timeout",

@@ -78,13 +78,28 @@ COMMAND: Final = Command(
         ),
         Option(
             "--registry",
-            "serve a schema registry too, over the topic _schemas; needs ottla[schemas]",
+            "serve a schema registry too, over the topic _schemas; https://HOST:PORT with TLS; needs ottla[schemas]",
             metavar="HOST:PORT",
         ),
         Option(
+            "--registry-login",
+            "clients of the registry need a user or a token of this file: NAME:PASSWORD or a bearer token on a line",
+            type=FILE,
+        ),
+        Option(
             "--metrics",
-            "serve metrics for Prometheus at /metrics, and /healthz",
+            "serve metrics for Prometheus at /metrics, and /healthz; https://HOST:PORT with TLS",
             metavar="HOST:PORT",
+        ),
+        Option(
+            "--metrics-login",
+            "/metrics needs a user or a token of this file, as --registry-login",
+            type=FILE,
+        ),
+        Option(
+            "--certificate",
+            "for https://…: a PEM file with key and certificates; default: that of the first listener with TLS",
+            type=FILE,
         ),
         Option(
             "--log-format",

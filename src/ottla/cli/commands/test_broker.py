@@ -50,6 +50,11 @@ COMMAND: Final = Command(
             "serve the APIs and versions of an older release of Kafka, such as 3.6",
             metavar="VERSION",
         ),
+        Option(
+            "--security",
+            "clients have to use TLS or to log in; GET /client-options of the control API has their options",
+            type=Choice("plain", "scram", "tls", "mtls", "sasl-ssl"),
+        ),
         Flag(
             "--stop-with-stdin", "stop when stdin ends, as it does when the test's process is gone"
         ),

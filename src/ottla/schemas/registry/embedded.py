@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
@@ -17,6 +18,8 @@ from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import dotted_names, find_option
 from ottla.config.producer import ProducerConfig
+from ottla.doors.door import Door
+from ottla.doors.login import Accounts
 from ottla.errors import ConfigError, IllegalStateError
 from ottla.event_loop import new_event_loop
 from ottla.model import Endpoint, topic_name_problem
@@ -42,20 +45,25 @@ class SchemaRegistry:
 
     `listen` is where it serves HTTP (port 0 picks one), `advertise` is the address under which other registries of the
     same cluster reach it. Several registries with the same `topic` and `group` share the work: one writes, the others
-    forward; `session_timeout_ms` after its death another one is elected. With `users`, a mapping of names to passwords,
-    clients need HTTP's basic authentication.
+    forward; `session_timeout_ms` after its death another one is elected.
+
+    With `listen="https://HOST:PORT"` and `certificate`, a PEM file with the private key and its certificates, it serves
+    HTTPS. With `users`, a mapping of names to passwords, clients need HTTP's basic authentication; `login` is a file of
+    users (NAME:PASSWORD) and bearer tokens, one on a line, which is read again when it has changed.
     """
 
     def __init__(
         self,
         options: Mapping[str, object] | None = None,
         *,
-        listen: str = "127.0.0.1:0",
+        listen: str | Door = "127.0.0.1:0",
         advertise: str | None = None,
         topic: str = "_schemas",
         group: str = "schema-registry",
         replication_factor: int | None = None,
+        certificate: str | os.PathLike[str] | None = None,
         users: Mapping[str, str] | None = None,
+        login: str | os.PathLike[str] | None = None,
         session_timeout_ms: int = 10_000,
         **keywords: Unpack[AdminOptions],
     ) -> None:
@@ -78,12 +86,11 @@ class SchemaRegistry:
             )
         self._settings = RegistrySettings(
             options={name: value for name, value in given.items() if value is not None},
-            listen=Endpoint.parse(listen),
+            door=_door(listen, certificate, login, users),
             advertise=None if advertise is None else Endpoint.parse(advertise),
             topic=topic,
             group=group,
             replication_factor=replication_factor,
-            users=None if users is None else dict(users),
             session_timeout_ms=session_timeout_ms,
         )
         _check_dependencies()
@@ -96,6 +103,11 @@ class SchemaRegistry:
     def url(self) -> str:
         """Where clients reach it, as they want it for `schema.registry.url`."""
         return self._running_registry().url
+
+    @property
+    def door(self) -> Door:
+        """Where it listens, and who may come in."""
+        return self._running_registry().door
 
     @property
     def is_leader(self) -> bool:
@@ -119,7 +131,7 @@ class SchemaRegistry:
             raise IllegalStateError("the registry is running already")
         self._pid = os.getpid()
         # The address is taken first, so that a port in use is told before anything is done in the cluster.
-        listening = _listening_socket(self._settings.listen)
+        listening = _listening_socket(self._settings.door.endpoint)
         loop = self._loop = new_event_loop()
         self._thread = threading.Thread(
             target=_run, args=(loop,), name="ottla-schema-registry", daemon=True
@@ -165,6 +177,20 @@ class SchemaRegistry:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+def _door(
+    listen: str | Door,
+    certificate: str | os.PathLike[str] | None,
+    login: str | os.PathLike[str] | None,
+    users: Mapping[str, str] | None,
+) -> Door:
+    if isinstance(listen, Door):
+        return listen
+    if users is not None and login is not None:
+        raise ConfigError("users and login are both given: keep one")
+    door = Door.read("schema registry", listen, certificate=certificate, login=login)
+    return door if not users else replace(door, login=Accounts(users))
 
 
 def _check_dependencies() -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import hmac
 import json
-from collections.abc import Mapping
+import ssl
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -16,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ottla.doors.login import Login, pause_before_refusal
 from ottla.errors import OttlaError
 from ottla.events import EventLog
 from ottla.schemas.registry import errors
@@ -56,13 +54,18 @@ class RegistryServer:
         api: Api,
         schema_log: SchemaLog,
         leadership: Leadership,
-        users: Mapping[str, str] | None,
+        *,
+        login: Login | None,
+        trust: ssl.SSLContext | None,
     ) -> None:
+        """`trust` is how the certificates of other registries are checked."""
         self._api = api
         self._log = schema_log
         self._leadership = leadership
-        self._users = dict(users) if users else None
-        self._client = httpx.AsyncClient(timeout=REQUEST_SECONDS, trust_env=False)
+        self._login = login
+        self._client = httpx.AsyncClient(
+            timeout=REQUEST_SECONDS, trust_env=False, verify=True if trust is None else trust
+        )
         self._large = asyncio.Semaphore(MAX_LARGE_REQUESTS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,7 +94,9 @@ class RegistryServer:
         await self._client.aclose()
 
     async def _answer(self, request: Request) -> Response:
-        self._check_user(request)
+        if self._login is not None and not self._login.admits(request.headers.get("authorization")):
+            await pause_before_refusal()
+            raise errors.RegistryError(401, 401, "Unauthorized")
         path, parts = _route_of(request)
         body = await _read_body(request)
         call = Call(parts, Parameters(dict(request.query_params)), body)
@@ -106,18 +111,6 @@ class RegistryServer:
             if read is not None:
                 return _response(request, await read(self._api, call))
             return await self._write(request, path, call)
-
-    # Users
-
-    def _check_user(self, request: Request) -> None:
-        if self._users is None:
-            return
-        name, password = _credentials(request)
-        expected = self._users.get(name, "")
-        # The comparison takes the same time whether the user exists or not.
-        is_right = hmac.compare_digest(password.encode(), expected.encode())
-        if not (is_right and name in self._users):
-            raise errors.RegistryError(401, 401, "Unauthorized")
 
     # Writing
 
@@ -233,17 +226,6 @@ async def _read_body(request: Request) -> bytes:
                 raise errors.schema_too_large()
             chunks.append(chunk)
     return b"".join(chunks)
-
-
-def _credentials(request: Request) -> tuple[str, str]:
-    scheme, _, value = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "basic":
-        return "", ""
-    try:
-        name, _, password = base64.b64decode(value, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
-        return "", ""
-    return name, password
 
 
 def _error_code(answer: httpx.Response) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ottla.doors.door import Door
 from ottla.events import EventLog
 from ottla.model import Endpoint
 
@@ -30,12 +31,11 @@ class RegistrySettings:
     """What a registry is made of."""
 
     options: Mapping[str, object]
-    listen: Endpoint
+    door: Door
     advertise: Endpoint | None
     topic: str
     group: str
     replication_factor: int | None
-    users: Mapping[str, str] | None
     session_timeout_ms: int
 
 
@@ -46,7 +46,7 @@ class RunningRegistry:
         self._settings = settings
         self._socket = listening
         host, port = listening.getsockname()[:2]
-        self._endpoint = Endpoint(host, port)
+        self._door = settings.door.at(Endpoint(host, port))
         self._log: SchemaLog | None = None
         self._leadership: Leadership | None = None
         self._service: RegistryService | None = None
@@ -55,9 +55,14 @@ class RunningRegistry:
         self._serving: asyncio.Task[None] | None = None
 
     @property
+    def door(self) -> Door:
+        """Where it listens."""
+        return self._door
+
+    @property
     def url(self) -> str:
         """Where clients of this machine reach it."""
-        return f"http://{_reachable(self._endpoint)}"
+        return self._door.at(_reachable(self._door.endpoint)).url
 
     @property
     def is_leader(self) -> bool:
@@ -83,7 +88,7 @@ class RunningRegistry:
         self._log = SchemaLog(settings.options, settings.topic)
         await self._log.start(settings.replication_factor, timeout)
         cluster = await self._log.admin.describe_cluster()
-        own_url = f"http://{self._advertised()}"
+        own_url = self._door.at(self._advertised()).url
         self._leadership = Leadership(
             settings.options,
             self._log,
@@ -94,19 +99,26 @@ class RunningRegistry:
         self._service = RegistryService(self._log, self._leadership)
         identity = ClusterIdentity(cluster.cluster_id or "", settings.group)
         api = Api(self._service, identity)
-        self._app = RegistryServer(api, self._log, self._leadership, settings.users)
+        self._app = RegistryServer(
+            api,
+            self._log,
+            self._leadership,
+            login=self._door.login,
+            trust=self._door.trust(),
+        )
         await self._serve_http(self._app)
         self._leadership.start()
+        self._door.warn_if_open()
         logger.info("registry_started", "schema registry at %(url)s", url=self.url)
 
     def _advertised(self) -> Endpoint:
         given = self._settings.advertise
         if given is not None:
             # Port 0 stands for the one that was picked.
-            return Endpoint(given.host, given.port or self._endpoint.port)
-        if self._endpoint.host in ("0.0.0.0", "::"):
-            return Endpoint(socket.gethostname(), self._endpoint.port)
-        return self._endpoint
+            return Endpoint(given.host, given.port or self._door.endpoint.port)
+        if self._door.endpoint.host in ("0.0.0.0", "::"):
+            return Endpoint(socket.gethostname(), self._door.endpoint.port)
+        return self._door.endpoint
 
     async def _serve_http(self, app: RegistryServer) -> None:
         import uvicorn
@@ -120,6 +132,8 @@ class RunningRegistry:
             timeout_graceful_shutdown=HTTP_STOP_SECONDS,
             server_header=False,
         )
+        config.load()
+        config.ssl = self._door.context()
         self._server = uvicorn.Server(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         while not self._server.started:

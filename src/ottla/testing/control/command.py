@@ -35,6 +35,7 @@ def run(arguments: Arguments) -> int:
         listen=arguments.listen,
         nodes=arguments.nodes,
         as_version=arguments.as_version,
+        security=arguments.security,
     )
     log_lines.set_up_logging("text", arguments.log_level)
     stopping = threading.Event()

@@ -132,6 +132,15 @@ def _describe_broker(control: Control, _: ControlRequest) -> JsonObject:
     }
 
 
+def _client_options(control: Control, request: ControlRequest) -> JsonObject:
+    client: Any = request.query.get("client", "java")
+    if client == "aiokafka":
+        raise ConfigError(
+            "the options of aiokafka are objects of Python: use those of kafka-python"
+        )
+    return control.broker.client_options(request.query.get("user"), client=client)
+
+
 def _overview(control: Control, request: ControlRequest) -> JsonObject:
     routes = [f"{route.method} {route.path}" for route in ROUTES]
     return {**_describe_broker(control, request), "routes": routes}
@@ -324,6 +333,7 @@ NOTHING: Final[Mapping[str, Field]] = {}
 
 ROUTES: Final = (
     Route("GET", "/", _overview, NOTHING, is_exclusive=False),
+    Route("GET", "/client-options", _client_options, NOTHING, frozenset({"user", "client"})),
     Route("POST", "/faults", _add_fault, json_shapes.FAULT),
     Route("POST", "/faults/script", _script, json_shapes.SCRIPT),
     Route("POST", "/faults/network-partition", _partition_network, json_shapes.NETWORK_PARTITION),

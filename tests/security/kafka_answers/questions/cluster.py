@@ -1,4 +1,4 @@
-"""The cluster: its nodes, features, ACLs, users and quotas."""
+"""The cluster: its nodes, features and ACLs."""
 
 from __future__ import annotations
 
@@ -92,36 +92,6 @@ QUESTIONS = [
     Question("DeleteAcls", [1, 3], "of bob, who has none", {"filters": [ACLS_OF_BOB]}, [CLUSTER]),
     Question(
         "CreateAcls", [1, 3], "on a topic without a name", {"creations": [NAMELESS]}, [CLUSTER]
-    ),
-    Question(
-        "DescribeUserScramCredentials",
-        [0],
-        "of bob, who has none",
-        {"users": [{"name": "bob"}]},
-        [CLUSTER],
-    ),
-    Question(
-        "AlterUserScramCredentials",
-        [0],
-        "of bob, who has none",
-        {"deletions": [{"name": "bob", "mechanism": 1}]},
-        [CLUSTER],
-    ),
-    Question("DescribeClientQuotas", [0, 1], "all", {"components": []}, [CLUSTER]),
-    Question(
-        "AlterClientQuotas",
-        [0, 1],
-        "of bob, only validated",
-        {
-            "entries": [
-                {
-                    "entity": [{"entity_type": "user", "entity_name": "bob"}],
-                    "ops": [{"key": "producer_byte_rate", "value": 1000.0}],
-                }
-            ],
-            "validate_only": True,
-        },
-        [CLUSTER],
     ),
     Question("SaslHandshake", [0, 1], "where nobody logs in", {"mechanism": "PLAIN"}, []),
     Question("SaslAuthenticate", [0, 2], "where nobody logs in", {"auth_bytes": b"x"}, []),

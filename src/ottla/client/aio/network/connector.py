@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ottla import in_process
 from ottla.client.aio.network.api_versions import ask_versions, ask_versions_before_sasl
 from ottla.client.aio.network.authentication import Authenticator, check_needs_no_sasl
 from ottla.client.aio.network.connection import Connection
@@ -78,6 +79,8 @@ class Opener:
 
     async def _connect(self, endpoint: Endpoint, node_id: int, limit_ms: float) -> Connection:
         """Try the addresses of a host one after the other (client.dns.lookup=use_all_dns_ips)."""
+        if in_process.is_here(endpoint.host):
+            return await self._connect_in_process(endpoint, node_id)
         failures: list[str] = []
         for address in await self._addresses(endpoint, node_id, limit_ms):
             try:
@@ -139,20 +142,33 @@ class Opener:
             why = f"the name {endpoint.host} is not known: {error.strerror}"
             raise _cannot_connect(why, endpoint) from error
 
-    async def _dial(self, endpoint: Endpoint, address: Address, node_id: int) -> Connection:
-        def make() -> Connection:
-            return Connection(
-                endpoint,
-                node_id,
-                self._config.client_id,
-                self._config.request_timeout_ms,
-                self._lost,
-                self._config.security_protocol,
-            )
-
+    async def _connect_in_process(self, endpoint: Endpoint, node_id: int) -> Connection:
+        """Connects to a broker of this process, whatever its listeners want."""
+        try:
+            pair = in_process.connect(endpoint.host)
+        except ConnectionRefusedError as error:
+            raise _cannot_connect(str(error), endpoint) from error
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            make,
+            lambda: self._new_connection(endpoint, node_id), sock=pair
+        )
+        self._keep_track(connection)
+        return connection
+
+    def _new_connection(self, endpoint: Endpoint, node_id: int) -> Connection:
+        return Connection(
+            endpoint,
+            node_id,
+            self._config.client_id,
+            self._config.request_timeout_ms,
+            self._lost,
+            self._config.security_protocol,
+        )
+
+    async def _dial(self, endpoint: Endpoint, address: Address, node_id: int) -> Connection:
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(
+            lambda: self._new_connection(endpoint, node_id),
             address.ip,
             address.port,
             ssl=self._tls,

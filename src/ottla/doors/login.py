@@ -1,0 +1,159 @@
+"""Who may come in: users of HTTP's basic authentication, and bearer tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from ottla.errors import ConfigError
+from ottla.events import EventLog
+from ottla.file_state import state_of
+
+logger = EventLog(__name__)
+
+# A wrong password or token is answered after this time.
+REFUSAL_SECONDS: Final = 0.25
+MAX_FILE_BYTES: Final = 1 << 20
+
+
+class Login(Protocol):
+    """Decides by the header Authorization."""
+
+    def admits(self, authorization: str | None) -> bool:
+        """Whether the header names a user with the right password, or has a known token."""
+        ...
+
+
+async def pause_before_refusal() -> None:
+    """Waits, so that guessing takes time."""
+    await asyncio.sleep(REFUSAL_SECONDS)
+
+
+class Accounts:
+    """Users with their passwords, and tokens; only digests are kept."""
+
+    def __init__(self, users: Mapping[str, str], tokens: Iterable[str] = ()) -> None:
+        self._users = {name: _digest(password) for name, password in users.items()}
+        self._tokens = [_digest(token) for token in tokens]
+
+    def admits(self, authorization: str | None) -> bool:
+        scheme, _, value = (authorization or "").partition(" ")
+        match scheme.lower():
+            case "basic":
+                return self._admits_user(*_user_and_password(value))
+            case "bearer":
+                return self._admits_token(value.strip())
+        return False
+
+    def _admits_user(self, name: str, password: str) -> bool:
+        # The comparison takes the same time whether the user exists or not.
+        expected = self._users.get(name, _NOBODY)
+        return hmac.compare_digest(_digest(password), expected) and expected is not _NOBODY
+
+    def _admits_token(self, token: str) -> bool:
+        given = _digest(token)
+        return sum(hmac.compare_digest(given, known) for known in self._tokens) > 0
+
+    def __repr__(self) -> str:
+        return f"Accounts(users={len(self._users)}, tokens={len(self._tokens)})"
+
+
+class LoginFile:
+    """The accounts of a file, which is read again when it has changed.
+
+    A line NAME:PASSWORD is a user, a line without a colon is a token; empty lines and lines that begin with # are
+    skipped. A file that cannot be read any more changes nothing.
+    """
+
+    def __init__(self, file: str | os.PathLike[str]) -> None:
+        self._file = Path(file)
+        self._seen = state_of(self._file)
+        self._accounts = read_accounts(self._file)
+
+    def admits(self, authorization: str | None) -> bool:
+        self._refresh()
+        return self._accounts.admits(authorization)
+
+    def _refresh(self) -> None:
+        state = state_of(self._file)
+        if state == self._seen:
+            return
+        self._seen = state
+        try:
+            self._accounts = read_accounts(self._file)
+        except ConfigError as error:
+            logger.warning(
+                "login_file_not_read",
+                "the users and tokens of before stay: %(reason)s",
+                reason=str(error),
+            )
+        else:
+            logger.info(
+                "login_file_read",
+                "users and tokens were read again: %(file)s",
+                file=str(self._file),
+            )
+
+    def __repr__(self) -> str:
+        return f"LoginFile({str(self._file)!r})"
+
+
+def read_accounts(file: Path) -> Accounts:
+    """The users and tokens of a file; ConfigError if there are none."""
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(MAX_FILE_BYTES + 1)
+        text = data.decode()
+    except OSError as error:
+        raise _cannot_read(file, error) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is no text in UTF-8") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"{file} has more than {MAX_FILE_BYTES} bytes")
+    users: dict[str, str] = {}
+    tokens = []
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        name, separator, password = line.partition(":")
+        if not separator:
+            tokens.append(line)
+        elif not name or not password:
+            raise ConfigError(
+                f"{file}, line {number}: write NAME:PASSWORD, or a token without a colon"
+            )
+        elif name in users:
+            raise ConfigError(f"{file}, line {number}: the user {name} is there twice")
+        else:
+            users[name] = password
+    if not users and not tokens:
+        raise ConfigError(f"{file} has no user and no token: write NAME:PASSWORD, or a token")
+    return Accounts(users, tokens)
+
+
+def _cannot_read(file: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{file} cannot be read: {error.strerror}")
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+_NOBODY: Final = _digest("")
+
+
+def _user_and_password(value: str) -> tuple[str, str]:
+    try:
+        text = base64.b64decode(value.strip(), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return "", ""
+    name, _, password = text.partition(":")
+    return name, password
