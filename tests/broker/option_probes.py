@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.broker.quota_requests import set_quotas
 from tests.broker.requests import (
     BROKER,
     WAIT_SECONDS,
@@ -24,6 +27,7 @@ from tests.broker.requests import (
     now_ms,
     on_loop,
     produce,
+    produce_request,
     sequenced,
     session_with,
     set_options,
@@ -45,8 +49,14 @@ from ottla.records.batch import TimestampType, build_batch, split_batches
 from ottla.records.compression import Codec
 from ottla.records.record import Record
 from ottla.storage.local.log.partition_log import LocalLog
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.wire.messages.produce import ProduceResponse
 
 HOUR_MS = 3_600_000
 # How long an observation waits for something that is not to happen.
@@ -352,6 +362,65 @@ def second_connection_is_served(bench: Bench) -> object:
     return True
 
 
+def thirteenth_connection_is_served_soon(bench: Bench) -> object:
+    with ExitStack() as opened:
+        for _ in range(12):
+            last = opened.enter_context(session_with(bench.broker))
+        last.socket.settimeout(PATIENCE_SECONDS)
+        try:
+            last.call(MetadataRequest(topics=[]), MetadataResponse, 9)
+        except TimeoutError:
+            return False
+    return True
+
+
+def producer_waits(bench: Bench, value_bytes: int) -> bool:
+    """Whether a client with a quota of a thousand bytes waits after a value of this size."""
+    name = f"client-{uuid.uuid4().hex[:8]}"
+    with session_with(bench.broker) as connection:
+        set_quotas(connection, {"client-id": name}, producer_byte_rate=1000)
+        request = produce_request(bench.topic, batch_of(random.Random(1).randbytes(value_bytes)))
+        connection.send(request, 12, name)
+        return bool(connection.receive(ProduceResponse, 12).throttle_time_ms)
+
+
+def waits_after_half_of_the_windows(bench: Bench) -> object:
+    return producer_waits(bench, 5_000)
+
+
+def waits_after_more_than_ten_seconds_worth(bench: Bench) -> object:
+    return producer_waits(bench, 15_000)
+
+
+def topics_created(bench: Bench, partitions: int) -> int:
+    """How many topics a client creates at once that may create a partition a second."""
+    name = f"client-{uuid.uuid4().hex[:8]}"
+    with session_with(bench.broker) as connection:
+        set_quotas(connection, {"client-id": name}, controller_mutation_rate=1)
+        topics = [
+            CreatableTopic(
+                name=f"{name}-{number}",
+                num_partitions=partitions,
+                replication_factor=1,
+                assignments=[],
+                configs=[],
+            )
+            for number in range(3)
+        ]
+        request = CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True)
+        connection.send(request, 7, name)
+        made = connection.receive(CreateTopicsResponse, 7)
+        return sum(topic.error_code == ErrorCode.NONE for topic in made.topics)
+
+
+def topics_of_three_partitions_created(bench: Bench) -> object:
+    return topics_created(bench, 3)
+
+
+def topics_of_ten_partitions_created(bench: Bench) -> object:
+    return topics_created(bench, 10)
+
+
 def fetch_session_is_kept(bench: Bench) -> object:
     request = fetch_request(bench.topic, 0, session_epoch=0)
     return bench.connection.call(request, FetchResponse, 12).session_id != 0
@@ -419,6 +488,10 @@ BROKER_PROBES: dict[str, BrokerProbe] = {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NONE,
     ),
+    "controller.quota.window.num": BrokerProbe("2", topics_of_three_partitions_created, 1, 3),
+    "controller.quota.window.size.seconds": BrokerProbe(
+        "5", topics_of_ten_partitions_created, 3, 2
+    ),
     "connections.max.idle.ms": BrokerProbe("2500", idle_connection_is_closed, True, False),
     "default.replication.factor": BrokerProbe(
         "2", topic_without_a_factor, ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.NONE
@@ -432,6 +505,9 @@ BROKER_PROBES: dict[str, BrokerProbe] = {
     ),
     "log.retention.check.interval.ms": BrokerProbe(
         "10", old_records_go_soon, True, False, {}, {"retention.ms": "1000"}
+    ),
+    "max.connection.creation.rate": BrokerProbe(
+        "1", thirteenth_connection_is_served_soon, False, True
     ),
     "max.connections": BrokerProbe("1", second_connection_is_served, False, True),
     "max.connections.per.ip": BrokerProbe("1", second_connection_is_served, False, True),
@@ -452,6 +528,10 @@ BROKER_PROBES: dict[str, BrokerProbe] = {
         True,
         False,
         {"producer.id.expiration.check.interval.ms": "10"},
+    ),
+    "quota.window.num": BrokerProbe("2", waits_after_half_of_the_windows, True, False),
+    "quota.window.size.seconds": BrokerProbe(
+        "5", waits_after_more_than_ten_seconds_worth, False, True
     ),
     "socket.request.max.bytes": BrokerProbe("5000", large_request_is_served, False, True),
     "telemetry.max.bytes": BrokerProbe(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from tests.broker.listeners import plaintext_listener
+from tests.broker.listeners import node_without_quotas, plaintext_listener
 
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.network.connection import Connection, Traffic
@@ -49,9 +49,8 @@ class WrittenTransport(asyncio.Transport):
 class LateHost:
     """Serves one API, whose answers are given when the test wants it."""
 
-    node: Any = None
-
     def __init__(self) -> None:
+        self.node: Any = node_without_quotas()
         self.receive_buffer = memoryview(bytearray(1 << 16))
         self.buffers = Buffers()
         self.max_frame_bytes = 1 << 20
@@ -67,6 +66,9 @@ class LateHost:
         return self.answers[-1]
 
     def admit(self, connection: Connection) -> None: ...
+
+    def hold(self, connection: Connection) -> bool:
+        return False
 
     def forget(self, connection: Connection) -> None: ...
 

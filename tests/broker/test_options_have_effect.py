@@ -72,7 +72,7 @@ LISTENER_OPTIONS = {
     "advertised.listeners",
     "listener.security.protocol.map",
     "listeners",
-    *(name for name in options_of(ListenerConfig) if name != "max.connections"),
+    *(name for name in options_of(ListenerConfig) if not name.startswith("max.connection")),
 }
 # Options of authorization, with values that go together; security/test_acl_requests.py sees what they do.
 AUTHORIZATION_OPTIONS = {

@@ -27,6 +27,7 @@ from ottla.broker.network.receive_buffers import Buffers
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.requests.apis import SERVED
+from ottla.broker.security.sasl_gate import SaslGate
 from ottla.model import Endpoint
 from ottla.wire.compile import decode_message
 from ottla.wire.declare import info_of
@@ -94,8 +95,17 @@ class Host:
     def admit(self, connection: Connection) -> str | None:
         return None
 
+    def hold(self, connection: Connection) -> bool:
+        return False
+
     def forget(self, connection: Connection) -> None:
         """Nothing is kept of connections."""
+
+    def gate_for(self, connection: Connection) -> SaslGate:
+        raise AssertionError("there are no logins")
+
+    def login_over(self, connection: Connection) -> None:
+        raise AssertionError("there are no logins")
 
     def now(self) -> float:
         return self._loop.time()

@@ -14,6 +14,9 @@ from ottla.broker.topic_deletion import TopicDeletion
 from ottla.core.catalog import Catalog, Changes, Topic
 from ottla.core.leadership import Leadership
 from ottla.core.outcomes import Refused
+from ottla.core.security.quotas.rates import TokenBucket
+from ottla.core.security.quotas.table import ClientKey
+from ottla.core.security.quotas.usage import Usage
 from ottla.errors import ErrorCode, IllegalStateError, OttlaError
 from ottla.events import EventLog
 from ottla.model import NO_LEADER, Endpoint, TopicPartition
@@ -56,6 +59,8 @@ class Cluster:
         self.nodes: dict[int, Member] = {}  # live ones, by rising id
         self._leadership = Leadership()
         self._producer_ids = range(0)
+        # Changes of partitions by clients with a quota, counted over all nodes.
+        self.mutation_usage: Usage[ClientKey, TokenBucket] = Usage(TokenBucket)
         self.peers: Peers = NoPeers()
         self.deletion = TopicDeletion(
             store=store,

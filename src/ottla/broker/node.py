@@ -17,6 +17,8 @@ from ottla.broker.partitions.led_partitions import LedPartitions
 from ottla.broker.security.audit import AuditLog
 from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.caller import Caller
+from ottla.broker.security.connection_rates import ConnectionRates
+from ottla.broker.security.quotas import NodeQuotas
 from ottla.broker.security.standard_authorizer import authorizer_of
 from ottla.broker.telemetry.telemetry import Telemetry
 from ottla.broker.topics import Topics
@@ -43,6 +45,10 @@ class Node:
         self.authorizer: Authorizer = authorizer_of(
             self.options.config, cluster.catalog.acls, self.audit
         )
+        self.quotas = NodeQuotas(
+            cluster.catalog.quotas, self.options, cluster.clock, cluster.mutation_usage
+        )
+        self.connection_rates = ConnectionRates(self.options, self.quotas)
         self.topics = Topics(cluster, self.options)
         self.partitions = LedPartitions(self.node_id, cluster, self.options)
         config = self.options.config
@@ -106,4 +112,6 @@ class Node:
         self.groups.load_soon()
         self.transactions.load_soon()
         self.telemetry.tick()
+        self.quotas.forget_idle()
+        self.connection_rates.forget_idle()
         self.audit.tick(self.cluster.clock.monotonic_seconds())

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.options import NodeOptions
+from ottla.broker.security.quotas import USED_UP, Permit, unlimited
 from ottla.core.catalog import (
     INTERNAL_TOPICS,
     MAX_PARTITIONS_PER_REQUEST,
@@ -103,7 +104,11 @@ class Topics:
     # Creating.
 
     def create_requested(
-        self, wanted: Sequence[NewTopic], invalid: Mapping[str, Refused], validate_only: bool
+        self,
+        wanted: Sequence[NewTopic],
+        invalid: Mapping[str, Refused],
+        validate_only: bool,
+        permit: Permit = unlimited,
     ) -> Generator[None, None, dict[str, Topic | Refused]]:
         """Creates the topics of a client's request, or only says what would be created; by name.
 
@@ -120,7 +125,7 @@ class Topics:
         for start in range(0, len(creatable), TOPICS_PER_CHANGE):
             yield
             some = creatable[start : start + TOPICS_PER_CHANGE]
-            made = self._preview(some) if validate_only else self.create(some)
+            made = self._preview(some, permit) if validate_only else self.create(some, permit)
             outcome.update(zip((new.name for new in some), made, strict=True))
         return outcome
 
@@ -139,22 +144,26 @@ class Topics:
                 count += len(new.assignments) or partitions
         return count
 
-    def _preview(self, wanted: Sequence[NewTopic]) -> list[Topic | Refused]:
-        """The topics that would be created."""
-        decided = [self._decide_create(new) for new in wanted]
+    def _preview(self, wanted: Sequence[NewTopic], permit: Permit) -> list[Topic | Refused]:
+        """The topics that would be created; as in Kafka, the client's quota counts them."""
+        decided = [self._decide_create(new, permit) for new in wanted]
         return [
             one if isinstance(one, Refused) else Catalog(one).topics[new.name]
             for new, one in zip(wanted, decided, strict=True)
         ]
 
-    def create(self, wanted: Sequence[NewTopic]) -> list[Topic | Refused]:
+    def create(
+        self, wanted: Sequence[NewTopic], permit: Permit = unlimited
+    ) -> list[Topic | Refused]:
         """Creates topics in one change of the catalog; names that differ only in '.' and '_' collide."""
         decided: list[Changes | Refused] = []
         all_changes: Changes = {}
         taken: dict[str, str] = {}
         for new in wanted:
             other = taken.get(folded_name(new.name))
-            changes = self._decide_create(new) if other is None else collision(new.name, other)
+            changes = (
+                self._decide_create(new, permit) if other is None else collision(new.name, other)
+            )
             if not isinstance(changes, Refused):
                 taken[folded_name(new.name)] = new.name
                 all_changes |= changes
@@ -170,19 +179,22 @@ class Topics:
             for new, one in zip(wanted, decided, strict=True)
         ]
 
-    def _decide_create(self, new: NewTopic) -> Changes | Refused:
+    def _decide_create(self, new: NewTopic, permit: Permit = unlimited) -> Changes | Refused:
         refused = self._catalog.check_new_name(new.name) or self._options.check_topic_config(
             new.config
         )
         if refused is not None:
             return refused
-        return self._catalog.create(
+        changes = self._catalog.create(
             new,
             self._cluster.ids.topic_id(),
             list(self._cluster.nodes),
             self._options.config.num_partitions,
             self._options.config.default_replication_factor,
         )
+        if isinstance(changes, Refused) or permit is unlimited:
+            return changes
+        return permit(Catalog(changes).topics[new.name].partition_count) or changes
 
     def _created(self, name: str) -> Topic:
         topic = self._catalog.topics[name]
@@ -196,7 +208,7 @@ class Topics:
         return topic
 
     def create_on_first_use(
-        self, names: Iterable[str], max_created: int
+        self, names: Iterable[str], max_created: int, permit: Permit = unlimited
     ) -> Generator[None, None, dict[str, Refused]]:
         """Creates the topics among these that do not exist, if auto.create.topics.enable; says which it could not.
 
@@ -207,6 +219,7 @@ class Topics:
             return refused
         text = f"one request makes at most {max_created} topics: try again"
         postponed = Refused(ErrorCode.LEADER_NOT_AVAILABLE, text)
+        later = Refused(ErrorCode.LEADER_NOT_AVAILABLE, USED_UP.message)
         wanted: list[NewTopic] = []
         for number, name in enumerate(names):
             if not number % NAMES_PER_STEP:
@@ -221,13 +234,18 @@ class Topics:
                 refused[name] = reason
         # Another request may have created one of them between the steps.
         wanted = [new for new in wanted if new.name not in self._catalog.topics]
-        for new, one in zip(wanted, self.create(wanted), strict=True):
+        for new, one in zip(wanted, self.create(wanted, permit), strict=True):
             if isinstance(one, Refused):
-                refused[new.name] = one
+                used_up = one.error is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+                refused[new.name] = later if used_up else one
         return refused
 
     def add_partitions(
-        self, wanted: Sequence[MorePartitions], validate_only: bool, denied: Container[str]
+        self,
+        wanted: Sequence[MorePartitions],
+        validate_only: bool,
+        denied: Container[str],
+        permit: Permit = unlimited,
     ) -> list[Refused | None]:
         """Gives topics more partitions in one change of the catalog, or only says whether that could be done.
 
@@ -243,19 +261,20 @@ class Topics:
             elif more.name in denied:
                 decided.append(unauthorized)
             else:
-                decided.append(self._decide_add(more))
+                decided.append(self._decide_add(more, permit))
         failed: Refused | None = None
         if not validate_only:
             failed = self._extend([one for one in decided if not isinstance(one, Refused)])
         return [one if isinstance(one, Refused) else failed for one in decided]
 
-    def _decide_add(self, more: MorePartitions) -> Extended | Refused:
+    def _decide_add(self, more: MorePartitions, permit: Permit) -> Extended | Refused:
         changes = self._catalog.add_partitions(
             more.name, more.partition_count, more.assignments, list(self._cluster.nodes)
         )
         if isinstance(changes, Refused):
             return changes
-        return Extended(more.name, self._catalog.topics[more.name].partition_count, changes)
+        before = self._catalog.topics[more.name].partition_count
+        return permit(more.partition_count - before) or Extended(more.name, before, changes)
 
     def _extend(self, extended: Sequence[Extended]) -> Refused | None:
         all_changes: Changes = {}
@@ -297,7 +316,12 @@ class Topics:
 
     # Deleting.
 
-    def delete_requested(self, wanted: Sequence[TopicToDelete], rights: DeletionRights) -> Deletion:
+    def delete_requested(
+        self,
+        wanted: Sequence[TopicToDelete],
+        rights: DeletionRights,
+        permit: Permit = unlimited,
+    ) -> Deletion:
         """Deletes the topics that a client names, each by its name or by its id, and may delete."""
         times = Counter(wanted)
         outcomes: list[Topic | ErrorCode] = []
@@ -312,7 +336,11 @@ class Topics:
                 if topic.topic_id in topics:  # named both by its name and by its id
                     topic = asked.unknown_error
                 else:
-                    topics[topic.topic_id] = topic
+                    refused = permit(topic.partition_count)
+                    if refused is not None:
+                        topic = refused.error
+                    else:
+                        topics[topic.topic_id] = topic
             outcomes.append(topic)
         if not topics:
             return Deletion(outcomes, None, None)

@@ -125,6 +125,20 @@ class BrokerConfig(ListenerConfig):
         "far apart, however many connections it uses.",
         importance=Importance.LOW,
     )
+    controller_quota_window_num: int = option(
+        OptionType.INT,
+        11,
+        at_least=1,
+        doc="The number of windows of quotas on changes of topics: a client may use the quota of all of them at once.",
+        importance=Importance.LOW,
+    )
+    controller_quota_window_size_seconds: int = option(
+        OptionType.INT,
+        1,
+        at_least=1,
+        doc="The length of each window of quotas on changes of topics.",
+        importance=Importance.LOW,
+    )
     default_replication_factor: int = option(
         OptionType.INT,
         1,
@@ -501,6 +515,20 @@ class BrokerConfig(ListenerConfig):
         doc="How long a partition remembers a producer id after its last write.",
         importance=Importance.LOW,
         dynamic=True,
+    )
+    quota_window_num: int = option(
+        OptionType.INT,
+        11,
+        at_least=1,
+        doc="The number of windows over which the rates of clients with quotas are measured.",
+        importance=Importance.LOW,
+    )
+    quota_window_size_seconds: int = option(
+        OptionType.INT,
+        1,
+        at_least=1,
+        doc="The length of each window over which the rates of clients with quotas are measured.",
+        importance=Importance.LOW,
     )
     socket_request_max_bytes: int = option(
         OptionType.INT,

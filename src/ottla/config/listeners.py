@@ -74,6 +74,13 @@ class ListenerConfig(TlsConfig, SaslConfig):
         **UNSUPPORTED_SASL_OPTIONS,
     }
 
+    max_connection_creation_rate: int = option(
+        OptionType.INT,
+        INT_MAX,
+        at_least=1,
+        doc="The most connections that the broker accepts in a second; others wait until it accepts them.",
+        dynamic=True,
+    )
     max_connections: int = option(
         OptionType.INT,
         INT_MAX,

@@ -719,6 +719,10 @@ class BrokerOptions(TypedDict, total=False):
     ssl_key_password: str | None
     """The password of the private key, if that is encrypted."""
 
+    max_connection_creation_rate: int
+    """The most connections that the broker accepts in a second; others wait until it accepts them.
+    """
+
     max_connections: int
     """The most connections that the broker keeps open."""
 
@@ -781,6 +785,14 @@ class BrokerOptions(TypedDict, total=False):
     """How long the answer to a failed login waits. The answers for one address are at least this
     far apart, however many connections it uses.
     """
+
+    controller_quota_window_num: int
+    """The number of windows of quotas on changes of topics: a client may use the quota of all of
+    them at once.
+    """
+
+    controller_quota_window_size_seconds: int
+    """The length of each window of quotas on changes of topics."""
 
     default_replication_factor: int
     """The replication factor of topics that are created without one."""
@@ -1063,6 +1075,12 @@ class BrokerOptions(TypedDict, total=False):
 
     producer_id_expiration_ms: int
     """How long a partition remembers a producer id after its last write."""
+
+    quota_window_num: int
+    """The number of windows over which the rates of clients with quotas are measured."""
+
+    quota_window_size_seconds: int
+    """The length of each window over which the rates of clients with quotas are measured."""
 
     socket_request_max_bytes: int
     """The largest request that is accepted."""

@@ -11,7 +11,10 @@ _SECURITY = "remove it, listeners are plain TCP without authentication"
 SET_ON_CLIENT = "it is an option of clients, set it there"
 _THREADS = "remove it, one event loop replaces the threads"
 _SHARE_GROUPS = "remove it, there are no share groups"
-_QUOTAS = "remove it, there are no quotas"
+_DEFAULT_QUOTAS = (
+    "Kafka removed it, too: set a quota for the default client id instead, "
+    "as kafka-configs --entity-type clients --entity-default does"
+)
 
 _JVM = "remove it, it chooses among classes of a JVM"
 
@@ -48,7 +51,7 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "acks": SET_ON_CLIENT,
     "add.partitions.to.txn.retry.backoff.": "remove it, producers retry",
     "alter.config.policy.class.name": _REMOVE,
-    "alter.log.dirs.": _QUOTAS,
+    "alter.log.dirs.": _REPLICATION,
     "auto.leader.rebalance.enable": _REPLICATION,
     "auto.offset.reset": SET_ON_CLIENT,
     "background.threads": _THREADS,
@@ -57,10 +60,13 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "broker.id.generation.enable": _CLUSTER,
     "broker.rack": _REPLICATION,
     "broker.session.timeout.ms": _CLUSTER,
-    "client.quota.": _QUOTAS,
+    "client.quota.": "remove it, quotas are those that are set for users, client ids and addresses",
     "control.plane.listener.name": _CLUSTER,
     "controlled.shutdown.": _CLUSTER,
-    "controller.": _CLUSTER,
+    "controller.listener.names": _CLUSTER,
+    "controller.performance.": _CLUSTER,
+    "controller.quorum.": _CLUSTER,
+    "controller.socket.timeout.ms": _CLUSTER,
     "create.topic.policy.class.name": _REMOVE,
     "delegation.token.": _SECURITY,
     "delete.records.purgatory.purge.interval.requests": _REMOVE,
@@ -101,7 +107,6 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
         "use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms"
     ),
     "log.preallocate": "remove it, segment files grow as records arrive",
-    "max.connection.creation.rate": _REMOVE,
     "max.poll.interval.ms": SET_ON_CLIENT,
     "max.request.partition.size.limit": _REMOVE,
     "metadata.": _CLUSTER,
@@ -118,10 +123,11 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "producer.purgatory.purge.interval.requests": _REMOVE,
     "queued.max.request.bytes": "use socket.request.max.bytes",
     "queued.max.requests": _REMOVE,
-    "quota.": _QUOTAS,
+    "quota.consumer.default": _DEFAULT_QUOTAS,
+    "quota.producer.default": _DEFAULT_QUOTAS,
     "remote.": "remove it, there is no tiered storage",
     "replica.": _REPLICATION,
-    "replication.quota.": _QUOTAS,
+    "replication.quota.": _REPLICATION,
     "request.timeout.ms": _CLUSTER,
     "reserved.broker.max.id": _CLUSTER,
     **UNSUPPORTED_SASL_OPTIONS,

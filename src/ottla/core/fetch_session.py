@@ -165,6 +165,11 @@ class FetchSessions:
         session = self._sessions.get(session_id)
         return [] if session is None else list(session.targets.values())
 
+    def discard(self, context: FetchContext) -> None:
+        """Ends a session of which the client does not learn."""
+        if context.session is not None and not context.is_incremental:
+            self._end(context.session.session_id)
+
     def end_of(self, owner: Hashable) -> None:
         """Ends the sessions of a connection."""
         for session_id in self._owned.pop(owner, ()):

@@ -64,6 +64,7 @@ def test_what_is_allowed_is_a_debug_line(caller: Caller, caplog: pytest.LogCaptu
     assert not lines
     assert not is_shown(audit)
     caplog.set_level(logging.DEBUG, LOGGER_NAME)
+    audit.tick(1.0)
     assert is_shown(audit)
     audit.allowed(caller, Operation.READ, topic("orders"))
     audit.logged_in(caller, "PLAIN")

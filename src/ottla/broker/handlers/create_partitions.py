@@ -6,6 +6,7 @@ from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
+from ottla.broker.requests.metering import partition_permit
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.security.authorization import refuse_topic
 from ottla.broker.topics import MorePartitions
@@ -17,6 +18,8 @@ from ottla.wire.messages.create_partitions import (
 )
 
 DIVISIONS = Divisions((Division("topics", "results", repeated=Repeated(("name",), most=2)),))
+
+FIRST_VERSION_WITH_STRICT_QUOTA = 3
 
 
 def handle(
@@ -40,6 +43,7 @@ def handle(
         ],
         request.validate_only,
         denied,
+        partition_permit(context, FIRST_VERSION_WITH_STRICT_QUOTA),
     )
     return CreatePartitionsResponse(
         results=[

@@ -8,6 +8,7 @@ from collections.abc import Generator
 from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
+from ottla.broker.requests.metering import partition_permit
 from ottla.broker.requests.request import Reply, RequestContext
 from ottla.broker.security.authorization import (
     has_cluster_right,
@@ -27,6 +28,7 @@ from ottla.wire.messages.create_topics import (
 )
 
 FIRST_VERSION_WITH_CONFIGS = 5
+FIRST_VERSION_WITH_STRICT_QUOTA = 6
 # Each topic takes some time.
 FIRST_TOPICS = 8
 TOPICS_PER_STEP = 64
@@ -50,7 +52,10 @@ def _respond(
         if refused is not None:
             invalid[asked.name] = refused
     wanted = [_new_topic(asked) for asked in request.topics if asked.name not in denied]
-    outcome = yield from node.topics.create_requested(wanted, invalid, request.validate_only)
+    permit = partition_permit(context, FIRST_VERSION_WITH_STRICT_QUOTA)
+    outcome = yield from node.topics.create_requested(
+        wanted, invalid, request.validate_only, permit
+    )
     outcome |= denied
     results = []
     for name in dict.fromkeys(asked.name for asked in request.topics):

@@ -8,6 +8,7 @@ from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
+from ottla.broker.requests.metering import partition_permit
 from ottla.broker.requests.request import Reply, RequestContext
 from ottla.broker.security.authorization import (
     EVERY_TOPIC,
@@ -40,6 +41,7 @@ DIVISIONS = Divisions(
     )
 )
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
+FIRST_VERSION_WITH_STRICT_QUOTA = 5
 
 
 def handle(
@@ -53,6 +55,7 @@ def handle(
             for asked in wanted
         ],
         rights,
+        partition_permit(context, FIRST_VERSION_WITH_STRICT_QUOTA),
     )
     response = DeleteTopicsResponse(
         responses=[

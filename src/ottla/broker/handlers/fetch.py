@@ -29,10 +29,12 @@ from ottla.core.fetch import (
     fetch_limits,
     must_wait,
 )
-from ottla.core.fetch_session import FetchContext, FetchTarget, Key
+from ottla.core.fetch_session import NO_SESSION, FetchContext, FetchTarget, Key
 from ottla.core.outcomes import Refused, error_of
 from ottla.errors import ErrorCode
 from ottla.ports import monotonic_ms
+from ottla.wire.declare import info_of
+from ottla.wire.framing import SIZE_BYTES, frame_response
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -62,16 +64,17 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> Reply[
     opened = _open_session(node, request, context, targets)
     if isinstance(opened, Refused):
         return FetchResponse(error_code=opened.error, responses=[])
-    limits = _limits(node, request)
+    limits = _limits(node, request, context)
     if len(opened.targets) > PARTITIONS_AT_ONCE:
         return _fetch_many(node, opened, limits, context, _replica_id(request))
     if not node.authorizer.is_open:
         _deny_unreadable(node, opened, context.caller, _replica_id(request))
 
     def respond(read: FetchRead) -> FetchResponse:
+        told = _told(read) if context.meter is not None else []
         builder = _ResponseBuilder(node, opened, context, limits)
         builder.add(read.partitions)
-        return builder.response()
+        return _within_quota(node, opened, context, builder.response(), told)
 
     read = read_all(node, opened, limits)
     if not _waits(read, opened, limits):
@@ -88,9 +91,8 @@ async def _handle_many(
     opened = _open_session(node, request, context, targets)
     if isinstance(opened, Refused):
         return FetchResponse(error_code=opened.error, responses=[])
-    return Detached(
-        _fetch_many(node, opened, _limits(node, request), context, _replica_id(request))
-    )
+    limits = _limits(node, request, context)
+    return Detached(_fetch_many(node, opened, limits, context, _replica_id(request)))
 
 
 async def _fetch_many(
@@ -113,9 +115,10 @@ async def _fetch_many(
             read = await share.run(read_in_steps(node, opened, limits))
     finally:
         parked.over.cancel()
+    told = _told(read) if context.meter is not None else []
     builder = _ResponseBuilder(node, opened, context, limits)
     await share.run(_add_in_steps(builder, read))
-    return builder.response()
+    return _within_quota(node, opened, context, builder.response(), told)
 
 
 def _replica_id(request: FetchRequest) -> int:
@@ -162,9 +165,12 @@ def _count(request: FetchRequest) -> int:
     return count
 
 
-def _limits(node: Node, request: FetchRequest) -> FetchLimits:
+def _limits(node: Node, request: FetchRequest, context: RequestContext) -> FetchLimits:
+    most = request.max_bytes
+    if context.meter is not None:
+        most = min(most, context.meter.max_fetch_bytes)
     return fetch_limits(
-        request.max_bytes,
+        most,
         request.min_bytes,
         request.max_wait_ms,
         request.isolation_level,
@@ -244,6 +250,41 @@ def _after(
     over.add_done_callback(forward)
     answer.add_done_callback(lambda done: over.cancel() if done.cancelled() else None)
     return answer
+
+
+Told = list[tuple[FetchTarget, int, int]]
+
+
+def _told(read: FetchRead) -> Told:
+    """What the responses before this one said about partitions."""
+    return [
+        (one.target, one.target.told_high_watermark, one.target.told_start_offset)
+        for one in read.partitions
+    ]
+
+
+def _within_quota(
+    node: Node, opened: FetchContext, context: RequestContext, response: FetchResponse, told: Told
+) -> FetchResponse:
+    """The response, or one without records if the consumer has to wait: it fetches them again then (KIP-219).
+
+    The session does not change by a response that the client does not get, and one that begins with it does not begin.
+    """
+    if context.meter is None:
+        return response
+    if context.meter.charge_fetch(_counted_bytes(response, context.version)):
+        return response
+    for target, high_watermark, start_offset in told:
+        target.told_high_watermark, target.told_start_offset = high_watermark, start_offset
+    node.sessions.discard(opened)
+    session_id = opened.session_id if opened.is_incremental else NO_SESSION
+    return FetchResponse(session_id=session_id, responses=[])
+
+
+def _counted_bytes(response: FetchResponse, version: int) -> int:
+    """The size of a response as Kafka counts it: without the size of the frame and the tags of its header."""
+    flexible = version >= info_of(FetchResponse).flexible_since
+    return sum(map(len, frame_response(response, version, 0))) - SIZE_BYTES - flexible
 
 
 class _ResponseBuilder:

@@ -18,6 +18,7 @@ from ottla.broker.security.authorization import (
     refuse_topic,
 )
 from ottla.broker.security.caller import Caller
+from ottla.broker.security.quotas import unlimited
 from ottla.core.catalog import Topic
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
@@ -109,7 +110,9 @@ def _wanted(
         refused = yield from _refused(node, names, request, context.caller)
         names = [name for name in names if name not in refused]
     if request.allow_auto_topic_creation:
-        not_made = yield from node.topics.create_on_first_use(names, MAX_CREATED)
+        meter = context.meter
+        permit = unlimited if meter is None else meter.strict_permit_without_wait()
+        not_made = yield from node.topics.create_on_first_use(names, MAX_CREATED, permit)
         refused = {**not_made, **refused}
     topics: list[MetadataResponseTopic] = []
     for asked in unique.values():

@@ -34,6 +34,7 @@ from ottla.broker.requests.large_request import (
     answer_large,
     frame_in_slices,
 )
+from ottla.broker.requests.metering import charged_in_the_end, metered, timed
 from ottla.broker.requests.request import (
     NO_REPLY,
     CloseConnectionError,
@@ -42,12 +43,15 @@ from ottla.broker.requests.request import (
     RequestContext,
 )
 from ottla.broker.security.caller import Caller
+from ottla.broker.security.connection_rates import BUSY
 from ottla.broker.security.listener_tls import UnmappedNameError
+from ottla.broker.security.quotas import RequestMeter
 from ottla.broker.security.sasl_gate import Answer, LaterStep, LoginFailed, SaslGate, Step
 from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import Buffer
 from ottla.wire.compile import decode_in_slices, decode_message
+from ottla.wire.declare import info_of
 from ottla.wire.framing import (
     API_VERSIONS_KEY,
     SIZE_BYTES,
@@ -55,6 +59,10 @@ from ottla.wire.framing import (
     read_request_start,
     read_size,
 )
+from ottla.wire.messages.produce import ProduceRequest
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from ottla.wire.types import MalformedMessageError
 
 logger = EventLog(__name__)
@@ -65,9 +73,17 @@ SCARCE_RECEIVE_BYTES = 16 << 10
 # One receive before the client has authenticated itself, and the room for the beginning of a frame.
 LOGIN_RECEIVE_BYTES = 16 << 10
 LOGIN_ROOM_BYTES = 1 << 10
+# Between the answer to a failed login and the end of the connection.
+LINGER_SECONDS = 0.1
 # While small frames are handled, the clock is read once per this many bytes.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
 NOWHERE = Endpoint("", 0)
+PRODUCE_KEY = info_of(ProduceRequest).api_key
+# Kafka does not count the time of requests of brokers and of the login.
+FREE_OF_CHARGE = frozenset(
+    info_of(request).api_key
+    for request in (SaslAuthenticateRequest, SaslHandshakeRequest, WriteTxnMarkersRequest)
+)
 _CLOSED = ("connection_closed", "connection from %(peer)s closed: %(reason)s")
 _FOREIGN_PROTOCOLS = (
     (b"\x16\x03", "a TLS handshake (this port speaks plaintext: set security.protocol=PLAINTEXT)"),
@@ -127,6 +143,10 @@ class Host(Protocol):
         """Why the connection is refused; None if it is admitted."""
         ...
 
+    def hold(self, connection: Connection) -> bool:
+        """Takes note of a connection that will be closed; False if there are too many of them."""
+        ...
+
     def forget(self, connection: Connection) -> None: ...
 
     def gate_for(self, connection: Connection) -> SaslGate:
@@ -162,6 +182,11 @@ class Connection(asyncio.BufferedProtocol):
         self._login_step: asyncio.Future[Step] | asyncio.TimerHandle | None = None
         self._draining = False
         self._batching = False
+        self._quotas = host.node.quotas.table
+        # By the broker's clock; 0 while it may send requests.
+        self._muted_until_ms = 0
+        self._is_refused = False  # and closed when it is no longer muted
+        self._end_of_mute: asyncio.TimerHandle | None = None
         self.last_active = 0.0
 
     @property
@@ -175,6 +200,10 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = without_copies(transport)
         self._locate(transport)
         self.last_active = self._host.now()
+        excess_ms = self._host.node.connection_rates.excess_ms(self.caller.peer.host)
+        if excess_ms:
+            self._refuse_slowly(excess_ms)
+            return
         refusal = self._host.admit(self)
         if refusal is not None:
             self._traffic.refused += 1
@@ -190,6 +219,23 @@ class Connection(asyncio.BufferedProtocol):
             self._gate = self._host.gate_for(self)
             self._is_login = True
             self._buffer.smallest_room_bytes = LOGIN_ROOM_BYTES
+        wait_ms = self._host.node.connection_rates.wait_ms(self.listener.name)
+        if wait_ms is None:
+            self._close(BUSY)
+        elif wait_ms:
+            self._mute(wait_ms)
+
+    def _refuse_slowly(self, wait_ms: int) -> None:
+        """Closes a connection that may not be, but not at once: its client would try again at once.
+
+        With TLS it is closed at once, before its handshake costs anything.
+        """
+        self._traffic.refused += 1
+        self._is_refused = True
+        if not self.listener.settings.uses_tls and self._host.hold(self):
+            self._mute(wait_ms)
+        else:
+            self.abort()
 
     def _locate(self, transport: asyncio.BaseTransport) -> None:
         self.caller.peer = _endpoint(transport.get_extra_info("peername"))
@@ -224,6 +270,8 @@ class Connection(asyncio.BufferedProtocol):
                 bytes=self._buffer.filled,
             )
         self._transport = None
+        if self._end_of_mute is not None:
+            self._end_of_mute.cancel()
         if self._login_step is not None:
             self._login_step.cancel()
         self._responses.cancel()
@@ -277,6 +325,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._draining
             or self._buffer.lacks_room
             or self._in_line
+            or self._muted_until_ms
             or self._transport is None
             or self._responses.is_full
         )
@@ -354,7 +403,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waits_for_broker(self) -> bool:
-        return self._busy or self._in_line
+        return self._busy or self._in_line or self._muted_until_ms > 0
 
     def go_on_receiving(self) -> None:
         """There is room for more of an unfinished frame."""
@@ -409,6 +458,10 @@ class Connection(asyncio.BufferedProtocol):
                 return
             header = read_request_header(frame, version >= api.flexible_since)
             context = RequestContext(version, header.client_id, self.caller)
+            meter = None
+            if self._quotas.limits_clients:
+                context = self._with_meter(context, api_key, len(frame))
+                meter = context.meter
             if len(frame) <= DIVIDED_FRAME_BYTES:
                 request = decode_message(api.request, version, frame, header.body_position)
             else:
@@ -418,7 +471,9 @@ class Connection(asyncio.BufferedProtocol):
                     self._answer_large(api, frame, position, context, correlation_id)
                     return
             reply = api.handle(self._host.node, request, context)
-            if reply is not NO_REPLY:
+            if meter is not None:
+                self._reply_metered(reply, meter, version, correlation_id)
+            elif reply is not NO_REPLY:
                 self._reply(reply, version, correlation_id)
         except (MalformedMessageError, CloseConnectionError) as error:
             self._close(str(error))
@@ -466,7 +521,80 @@ class Connection(asyncio.BufferedProtocol):
             context,
             correlation_id,
         )
-        self._run(large, context.version, correlation_id)
+        if context.meter is not None:
+            context.meter.end_step()
+            task = self._run(timed(large, context.meter), context.version, correlation_id)
+            _close_when_done(task, large)
+        else:
+            self._run(large, context.version, correlation_id)
+
+    # Quotas.
+
+    def _with_meter(
+        self, context: RequestContext, api_key: int, frame_bytes: int
+    ) -> RequestContext:
+        """The context of a request that is measured, as those of clients are."""
+        if self.caller.is_node:
+            return context
+        meter = RequestMeter(
+            self._host.node.quotas,
+            self.caller,
+            context.client_id,
+            self._mute,
+            received_bytes=frame_bytes,
+            is_produce=api_key == PRODUCE_KEY,
+            time_is_free=api_key in FREE_OF_CHARGE,
+        )
+        return context._replace(meter=meter)
+
+    def _reply_metered(
+        self, reply: Reply[Any], meter: RequestMeter, version: int, correlation_id: int
+    ) -> None:
+        if inspect.iscoroutine(reply):
+            meter.end_step()
+            charged = charged_in_the_end(reply, meter)
+            framed = frame_in_slices(self._share, charged, version, correlation_id)
+            task = self._run(timed(framed, meter), version, correlation_id)
+            _close_when_done(task, framed, charged, reply)
+            return
+        reply = metered(reply, meter)
+        if reply is not NO_REPLY:
+            self._reply(reply, version, correlation_id)
+        meter.charge_rest()
+        meter.end_step()
+
+    def _mute(self, throttle_ms: int) -> None:
+        """Handles no further request for some time; what is received meanwhile waits."""
+        until_ms = self._now_ms() + throttle_ms
+        if self._transport is None or until_ms <= self._muted_until_ms:
+            return
+        self._muted_until_ms = until_ms
+        self._look_at_mute_in(throttle_ms)
+        if not self._batching:
+            self._regulate_reading()
+
+    def _now_ms(self) -> int:
+        return self._host.node.quotas.now_ms()
+
+    def _look_at_mute_in(self, wait_ms: int) -> None:
+        if self._end_of_mute is not None:
+            self._end_of_mute.cancel()
+        loop = asyncio.get_running_loop()
+        self._end_of_mute = loop.call_later(wait_ms / 1000, self.end_mute_in_time)
+
+    def end_mute_in_time(self) -> None:
+        """Goes on with requests if the time is over by the broker's clock, which tests move."""
+        if not self._muted_until_ms or self._transport is None:
+            return
+        left_ms = self._muted_until_ms - self._now_ms()
+        if left_ms > 0:
+            self._look_at_mute_in(left_ms)
+            return
+        self._muted_until_ms = 0
+        if self._is_refused:
+            self.abort()
+        else:
+            self._continue()
 
     # Logins.
 
@@ -528,10 +656,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._traffic.faulted += 1
         self._draining = True
-        if parts is not None:
-            self._responses.add_framed(parts)
-            self._send()
-        self.close()
+        if parts is None:
+            self.close()
+            return
+        self._responses.add_framed(parts)
+        self._send()
+        # Some clients look at the end of a connection first, and never at the answer before it.
+        self._login_step = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
 
     def give_up_login(self, reason: str) -> None:
         """The client has not authenticated itself in time."""
@@ -679,6 +810,16 @@ class Connection(asyncio.BufferedProtocol):
         if not self._batching:
             self._buffer.clear()  # a client that does not read costs no more memory than its responses
             self._regulate_reading()
+
+
+def _close_when_done(task: asyncio.Future[Any], *coroutines: Coroutine[Any, Any, Any]) -> None:
+    """A task that is cancelled before it begins does not await the coroutines within its own."""
+
+    def close(_: asyncio.Future[Any]) -> None:
+        for coroutine in coroutines:
+            coroutine.close()
+
+    task.add_done_callback(close)
 
 
 def _endpoint(address: Any) -> Endpoint:

@@ -30,6 +30,7 @@ from ottla.broker.partitions.compactor import Compactor
 from ottla.broker.partitions.retention import Retention
 from ottla.broker.requests.api import Api
 from ottla.broker.requests.apis import SERVED
+from ottla.broker.security.connection_rates import MAX_HELD
 from ottla.broker.security.logins import Logins
 from ottla.broker.security.sasl_gate import SaslGate
 from ottla.config.listeners import ListenerSettings, connections_per_address
@@ -70,6 +71,8 @@ class Server:
         self.unfinished = UnfinishedFrames(node.options.config.socket_request_max_bytes)
         self._connections: dict[Connection, None] = {}
         self._per_host: dict[str, int] = {}
+        # Connections that are over the quota of their address, and are closed soon.
+        self._held: dict[Connection, None] = {}
         # max.connections.per.ip.overrides, and what it says.
         self._overrides_text = ""
         self._overrides: dict[str, int] = {}
@@ -170,6 +173,8 @@ class Server:
 
     async def catch_up(self) -> None:
         """Does the periodic work that is due by a clock that was moved."""
+        for connection in [*self._connections, *self._held]:
+            connection.end_mute_in_time()
         await self._tick_store()
         await self._reload_certificates()
         await self._expire_producers()
@@ -270,6 +275,12 @@ class Server:
             self._overrides_text, self._overrides = text, connections_per_address(text)
         return self._overrides.get(host, config.max_connections_per_ip)
 
+    def hold(self, connection: Connection) -> bool:
+        if len(self._held) >= MAX_HELD or self._is_over:
+            return False
+        self._held[connection] = None
+        return True
+
     def gate_for(self, connection: Connection) -> SaslGate:
         listener = self.logins.by_listener[connection.listener.name]
         self.logins.pending.add(connection)
@@ -279,6 +290,7 @@ class Server:
         self.logins.pending.remove(connection)
 
     def forget(self, connection: Connection) -> None:
+        self._held.pop(connection, None)
         if connection not in self._connections:
             return
         del self._connections[connection]
@@ -332,6 +344,8 @@ class Server:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in list(self._held):
+            connection.abort()
         for connection in list(self._connections):
             connection.drain()
         self.node.partitions.release_waiters()
@@ -368,7 +382,7 @@ class Server:
         self.logins.stop()
         for task in self._tasks:
             task.cancel()
-        for connection in list(self._connections):
+        for connection in [*self._connections, *self._held]:
             connection.abort()
 
     async def stop_killed(self) -> list[socket.socket]:

@@ -13,6 +13,7 @@ from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.requests.api import Api
+from ottla.broker.requests.metering import metered
 from ottla.broker.requests.request import NoReply, Reply, RequestContext
 from ottla.broker.requests.request_pieces import response_of
 from ottla.ports import Buffer
@@ -62,6 +63,8 @@ async def answer_large(
             is_divided = api.divisions is not None and api.divisions.of(request) is not None
             handle = api.handle_large if is_divided and api.handle_large is not None else api.handle
             reply: Any = handle(node, request, context)
+            if context.meter is not None:
+                reply = metered(reply, context.meter)
             del request
             if inspect.iscoroutine(reply):
                 reply = await reply

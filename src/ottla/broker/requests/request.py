@@ -17,17 +17,19 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ottla.broker.node import Node
 from ottla.broker.security.caller import Caller
+from ottla.broker.security.quotas import RequestMeter
 
 Req = TypeVar("Req")
 Resp = TypeVar("Resp")
 
 
 class RequestContext(NamedTuple):
-    """The version of a request, and who sent it."""
+    """The version of a request, and who sent it; it has a meter while clients have quotas."""
 
     version: int
     client_id: str | None
     caller: Caller
+    meter: RequestMeter | None = None
 
 
 class CloseConnectionError(Exception):

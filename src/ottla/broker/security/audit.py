@@ -39,17 +39,13 @@ class AuditLog:
         # How often each denial was repeated since it was logged last.
         self._repetitions: dict[_Denial, int] = {}
         self._uncounted = 0
-
-    @property
-    def shows_allowed(self) -> bool:
-        """Whether `allowed` and `logged_in` write anything."""
-        return logger.shows_debug
+        # Whether `allowed` writes anything; a change of the log level is noticed by the next tick.
+        self.shows_allowed = logger.shows_debug
 
     def allowed(self, caller: Caller, operation: Operation, resource: Resource) -> None:
-        """A caller was allowed to do what it asked for."""
-        if logger.shows_debug:
-            fields = _access_fields(caller, operation, resource)
-            logger.debug("access_allowed", _ALLOWED, node=self._node_id, **dict(fields))
+        """A caller was allowed to do what it asked for; to be called if `shows_allowed`."""
+        fields = _access_fields(caller, operation, resource)
+        logger.debug("access_allowed", _ALLOWED, node=self._node_id, **dict(fields))
 
     def denied(self, caller: Caller, operation: Operation, resource: Resource) -> None:
         """A caller was not allowed to do what it asked for."""
@@ -88,6 +84,7 @@ class AuditLog:
 
     def tick(self, now_seconds: float) -> None:
         """Logs the counts of an interval that is over."""
+        self.shows_allowed = logger.shows_debug
         seconds = now_seconds - self._interval_began
         if seconds >= INTERVAL_SECONDS:
             self._interval_began = now_seconds
