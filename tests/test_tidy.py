@@ -21,6 +21,7 @@ LAYERS = [
         "version",
         "event_loop",
         "events",
+        "file_state",
         "fresh_pages",
         "histogram",
         "in_process",

@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from ottla.exposition import Metric, Page
 from ottla.model import Endpoint
 from ottla.schemas.client.blocking import SchemaRegistryClient
 
+EVERY_DOOR = pytest.mark.parametrize("kind", ["metrics", "registry", "app"])
 USER = ("alice", "open:sesame")
 TOKEN = {"Authorization": "Bearer a-long-token"}
 
@@ -49,16 +51,11 @@ class Opened(NamedTuple):
     open_pages: tuple[str, ...]
 
 
-@pytest.fixture(params=["metrics", "registry", "app"])
-def opened(
-    request: pytest.FixtureRequest, certificates: Certificates, login_file: Path
-) -> Iterator[Opened]:
-    kind = str(request.param)
+@contextmanager
+def open_door(kind: str, certificate: Path, login: Path | None = None) -> Iterator[Opened]:
     if kind == "metrics":
         with ottla.Broker(
-            metrics="https://127.0.0.1:0",
-            metrics_certificate=certificates.server,
-            metrics_login=login_file,
+            metrics="https://127.0.0.1:0", metrics_certificate=certificate, metrics_login=login
         ) as broker:
             yield Opened(broker.metrics_url.removesuffix("/metrics"), "/metrics", ("/healthz",))
     elif kind == "registry":
@@ -67,27 +64,28 @@ def opened(
             ottla.SchemaRegistry(
                 bootstrap_servers=broker.bootstrap_servers,
                 listen="https://127.0.0.1:0",
-                certificate=certificates.server,
-                login=login_file,
+                certificate=certificate,
+                login=login,
             ) as registry,
         ):
             yield Opened(registry.url, "/subjects", ())
     else:
-        door = Door.read(
-            "--health",
-            "https://127.0.0.1:0",
-            certificate=certificates.server,
-            login=login_file,
-        )
+        door = Door.read("--health", "https://127.0.0.1:0", certificate=certificate, login=login)
         server = HealthServer(door, AppReport())
         server.start()
-        yield Opened(server.door.url, "/metrics", ("/healthz", "/readyz"))
-        server.stop()
+        try:
+            yield Opened(server.door.url, "/metrics", ("/healthz", "/readyz"))
+        finally:
+            server.stop()
 
 
-def test_a_door_with_tls_and_login(
-    opened: Opened, certificates: Certificates, login_file: Path
-) -> None:
+@EVERY_DOOR
+def test_a_door_with_tls_and_login(certificates: Certificates, login_file: Path, kind: str) -> None:
+    with open_door(kind, certificates.server, login_file) as opened:
+        go_through(opened, certificates, login_file, kind)
+
+
+def go_through(opened: Opened, certificates: Certificates, login_file: Path, kind: str) -> None:
     assert opened.url.startswith("https://")
     address = Endpoint.parse(opened.url.removeprefix("https://"))
     with httpx.Client(base_url=opened.url, verify=certificates.trust(), timeout=10) as client:
@@ -113,29 +111,34 @@ def test_a_door_with_tls_and_login(
             socket.create_connection(address, timeout=10) as plain,
         ):
             plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
-            assert b"200" not in plain.recv(1000)
+            answer = plain.recv(1000)
+            assert b"200" not in answer
+            if kind == "metrics":
+                assert answer.endswith(b"this address needs https\n")
             assert client.get(opened.page, auth=("bob", "word")).status_code == 200
     with pytest.raises(httpx.ConnectError, match="certificate verify failed"):
         httpx.get(opened.url + opened.page, timeout=10)
 
 
+@EVERY_DOOR
 def test_a_certificate_is_read_again_when_its_file_changes(
-    certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(certificate, "LOOK_SECONDS", 0.0)
     used = tmp_path / "used.pem"
     shutil.copy(certificates.server, used)
     make_ca(tmp_path, days=2)
     newer = make_server(tmp_path, ["127.0.0.1"], days=2).path
-    with ottla.Broker(metrics="https://127.0.0.1:0", metrics_certificate=used) as broker:
-        before, after = certificates.trust(), ssl.create_default_context(cafile=tmp_path / "ca.pem")
-        assert httpx.get(broker.metrics_url, verify=before).status_code == 200
+    before, after = certificates.trust(), ssl.create_default_context(cafile=tmp_path / "ca.pem")
+    with open_door(kind, used) as opened:
+        url = opened.url + opened.page
+        assert httpx.get(url, verify=before).status_code == 200
         used.write_text("nonsense")
-        assert httpx.get(broker.metrics_url, verify=before).status_code == 200
+        assert httpx.get(url, verify=before).status_code == 200
         shutil.copy(newer, used)
-        assert httpx.get(broker.metrics_url, verify=after).status_code == 200
+        assert httpx.get(url, verify=after).status_code == 200
         with pytest.raises(httpx.ConnectError):
-            httpx.get(broker.metrics_url, verify=before)
+            httpx.get(url, verify=before)
 
 
 def test_handshakes_that_do_not_end_count_as_connections(

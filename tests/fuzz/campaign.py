@@ -1,10 +1,11 @@
 """The long runs, which `make campaign` starts; a failure prints the command that repeats it.
 
 CAMPAIGN_SEED       the seed; random, and printed, unless given
-CAMPAIGN_PARTS      which parts to run: examples,wire,batches,disk,torn,sim,scale,groups,faults,spark,kafka,packaging,
-                    history,hostile
+CAMPAIGN_PARTS      which parts to run: examples,wire,logins,batches,disk,torn,sim,scale,groups,faults,spark,kafka,
+                    packaging,history,hostile
 CAMPAIGN_ROUNDS     rounds of all tests that Hypothesis makes examples for (10), each with examples that no other has
 CAMPAIGN_FRAMES     mutated frames (1,000,000)
+CAMPAIGN_LOGINS     mutated logins (50,000)
 CAMPAIGN_BATCHES    mutated record batches (200,000)
 CAMPAIGN_FOLDERS    damaged data folders (1,000)
 CAMPAIGN_FIRST      the first damaged folder, to repeat one (0)
@@ -30,6 +31,7 @@ from pathlib import Path
 
 from tests.fuzz.batches import run_batches
 from tests.fuzz.disk import run_disk
+from tests.fuzz.logins import run_logins
 from tests.fuzz.torn import TEARS, run_torn
 from tests.fuzz.wire import run_wire
 from tests.history.round import SETTINGS
@@ -77,6 +79,10 @@ def wire(folder: Path, seed: int) -> str:
         left -= tally.frames
         run += 1
     return f"{len(results)} brokers, {number('CAMPAIGN_FRAMES', 1_000_000) - left} frames"
+
+
+def logins(folder: Path, seed: int) -> str:
+    return str(run_logins(folder, seed, number("CAMPAIGN_LOGINS", 50_000), CHECK_EVERY))
 
 
 def batches(folder: Path, seed: int) -> str:
@@ -166,6 +172,7 @@ def hostile(folder: Path, seed: int) -> str:
 PARTS: dict[str, Callable[[Path, int], str]] = {
     "examples": examples,
     "wire": wire,
+    "logins": logins,
     "batches": batches,
     "disk": disk,
     "torn": torn,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.fuzz.batches import run_batches
 from tests.fuzz.disk import run_disk
+from tests.fuzz.logins import run_logins
 from tests.fuzz.torn import TEARS, run_torn
 from tests.fuzz.wire import run_wire
 
@@ -24,6 +25,13 @@ def test_mutated_frames_cost_no_more_than_their_connection(tmp_path: Path) -> No
     # Frames that got past the decoder, of every API and version.
     assert tally.answers > 1_000
     assert {key for key, _ in tally.versions} == set(SERVED)
+
+
+def test_mutated_logins_get_nobody_in(tmp_path: Path) -> None:
+    tally = run_logins(tmp_path, SEED, conversations=400, check_every=200)
+    print(tally)
+    assert tally.conversations == 400
+    assert tally.answers > 200
 
 
 def test_acknowledged_batches_are_readable_by_every_decoder(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ _WORDS: Final = {
     _TRANSACTIONAL_ID: "transactional id",
     _CLUSTER: "cluster",
 }
-# By error and operation: the APIs, as Kafka checks them.
+# By error and operation: the APIs, as Kafka checks them. DescribeTopics is the name of the call of `Admin`.
 _APIS: Final[Mapping[ErrorCode, Mapping[str, str]]] = {
     _TOPIC: {
-        "Describe": "Metadata DescribeTopicPartitions ListOffsets OffsetForLeaderEpoch OffsetFetch "
+        "Describe": "Metadata DescribeTopics DescribeTopicPartitions ListOffsets OffsetForLeaderEpoch OffsetFetch "
         "ConsumerGroupHeartbeat ConsumerGroupDescribe",
         "Read": "Fetch OffsetCommit TxnOffsetCommit OffsetDelete DescribeProducers",
         "Write": "Produce AddPartitionsToTxn",
@@ -71,6 +71,8 @@ def needed_right(error: KafkaError) -> str | None:
     operation = OPERATIONS.get((error.code, str(error.context.get("api"))))
     if operation is None:
         return None
+    if operation == "IdempotentWrite":
+        return "Write on a topic, or IdempotentWrite on the cluster"
     word = _WORDS[error.code]
     name = None if error.code is _CLUSTER else _name_of(error, word.replace(" ", "_"))
     return f"{operation} on {word} {name}" if name else f"{operation} on the {word}"
@@ -78,7 +80,8 @@ def needed_right(error: KafkaError) -> str | None:
 
 def _name_of(error: KafkaError, kind: str) -> str | None:
     """The name of the resource in the context of an error."""
-    found = error.context.get(kind, error.context.get("key"))
+    context = error.context
+    found = context.get(kind, context.get("key", getattr(context.get("resource"), "name", None)))
     if found is None and kind == "topic" and "partition" in error.context:
         found = (
             getattr(error.context["partition"], "topic", None)

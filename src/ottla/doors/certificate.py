@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import ssl
 import time
@@ -13,6 +12,7 @@ from ottla.config.listeners import ListenerConfig
 from ottla.config.tls import TlsConfig
 from ottla.errors import ConfigError
 from ottla.events import EventLog
+from ottla.file_state import state_of
 from ottla.tls.contexts import listener_context
 from ottla.tls.stores import read_key_store
 
@@ -51,10 +51,12 @@ class _Renewal:
     """Looks at the file of a certificate when a client connects, and uses what it has then."""
 
     def __init__(self, config: ListenerConfig, what: str, context: ssl.SSLContext) -> None:
+        assert config.ssl_keystore_location is not None
+        self._file = config.ssl_keystore_location
         self._config = config
         self._what = what
         self._newest = context
-        self._seen = self._state()
+        self._seen = state_of(self._file)
         self._looked_at = time.monotonic()
 
     def use_newest(
@@ -67,7 +69,7 @@ class _Renewal:
         connection.context = self._newest
 
     def _look(self) -> None:
-        state = self._state()
+        state = state_of(self._file)
         if state == self._seen:
             return
         self._seen = state
@@ -84,12 +86,3 @@ class _Renewal:
             logger.info(
                 "certificate_read", "%(what)s: the certificate was read again", what=self._what
             )
-
-    def _state(self) -> tuple[int, int, int] | None:
-        location = self._config.ssl_keystore_location
-        assert location is not None
-        try:
-            found = os.stat(location)
-        except OSError:
-            return None
-        return found.st_ino, found.st_size, found.st_mtime_ns

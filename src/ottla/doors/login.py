@@ -10,10 +10,11 @@ import hmac
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from ottla.errors import ConfigError
 from ottla.events import EventLog
+from ottla.file_state import state_of
 
 logger = EventLog(__name__)
 
@@ -73,7 +74,7 @@ class LoginFile:
 
     def __init__(self, file: str | os.PathLike[str]) -> None:
         self._file = Path(file)
-        self._seen = _state_of(self._file)
+        self._seen = state_of(self._file)
         self._accounts = read_accounts(self._file)
 
     def admits(self, authorization: str | None) -> bool:
@@ -81,7 +82,7 @@ class LoginFile:
         return self._accounts.admits(authorization)
 
     def _refresh(self) -> None:
-        state = _state_of(self._file)
+        state = state_of(self._file)
         if state == self._seen:
             return
         self._seen = state
@@ -102,20 +103,6 @@ class LoginFile:
 
     def __repr__(self) -> str:
         return f"LoginFile({str(self._file)!r})"
-
-
-class _FileState(NamedTuple):
-    inode: int
-    size: int
-    changed_ns: int
-
-
-def _state_of(file: Path) -> _FileState | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return _FileState(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def read_accounts(file: Path) -> Accounts:

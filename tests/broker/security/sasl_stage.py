@@ -21,12 +21,14 @@ ALICE, PASSWORD = "alice", "alice-secret"
 USERS = {ALICE: PASSWORD, "bob": "bob-secret", "a=b,c": "odd, name="}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SESSION_MS = 6000
+BRIEF_SESSION_MS = 1300
 _PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 LISTENERS = {
     "OPEN": "PLAINTEXT",
     "SASL": "SASL_PLAINTEXT",
     "SHORT": "SASL_PLAINTEXT",
     "SCRAM": "SASL_PLAINTEXT",
+    "BRIEF": "SASL_PLAINTEXT",
 }
 
 
@@ -117,6 +119,7 @@ def sasl_stage(folder: Path, **options: Any) -> Iterator[Stage]:
             "sasl.oauthbearer.jwks.endpoint.url": tokens.file.as_uri(),
             "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
             "listener.name.short.connections.max.reauth.ms": str(SESSION_MS),
+            "listener.name.brief.connections.max.reauth.ms": str(BRIEF_SESSION_MS),
             "listener.name.sasl.plain.sasl.jaas.config": f'{_PLAIN_LOGIN} user_listed="listed-secret";',
             "connection.failed.authentication.delay.ms": "0",
             **{name.replace("_", "."): value for name, value in options.items()},

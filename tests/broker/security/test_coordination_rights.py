@@ -93,7 +93,9 @@ def wire(secured: ottla.Broker) -> Iterator[RawConnection]:
 def ids(wire: RawConnection) -> Ids:
     ask.await_coordinator(wire, GROUP)
     transactions.await_coordinator(wire, TRANSACTION)
-    return Ids(create(wire, TOPIC), create(wire, OTHER_TOPIC))
+    found = Ids(create(wire, TOPIC), create(wire, OTHER_TOPIC))
+    ask.commit(wire, GROUP, {(TOPIC, 0): 1})  # some requests need a group that exists
+    return found
 
 
 CASES = [

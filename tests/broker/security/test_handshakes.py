@@ -9,6 +9,7 @@ from tests.broker.security.handshakes import SCRIPTS, play
 from tests.broker.security.record_handshakes import recorded
 from tests.broker.security.sasl_stage import Stage
 
+from ottla.broker.network import connection
 from ottla.broker.security import sasl_gate
 
 DIFFERENCES: Mapping[tuple[str, str], tuple[list[str], str]] = {
@@ -41,6 +42,7 @@ def test_answers_are_those_of_kafka(
 ) -> None:
     # However slow the machine is.
     monkeypatch.setattr(sasl_gate, "MIN_SECONDS_BETWEEN_REAUTHENTICATIONS", 60.0)
+    monkeypatch.setattr(connection, "LINGER_SECONDS", 0.0)
     ours = play(listener, name, shared_stage.address(listener))
     kafkas = recorded()[listener, name]
     added, _ = DIFFERENCES.get((listener, name), ([], ""))

@@ -6,10 +6,8 @@ import pytest
 from tests.client.admin.stage import Stage, essential
 
 from ottla.admin import QuotaEntity, QuotaName
-from ottla.broker.requests.apis import SERVED
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
 
-pytestmark = pytest.mark.skipif(49 not in SERVED, reason="AlterClientQuotas is not served yet")
 RATE, SHARE = "producer_byte_rate", "request_percentage"
 
 

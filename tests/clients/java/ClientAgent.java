@@ -100,7 +100,7 @@ public class ClientAgent {
                     }
                 } catch (Exception error) {
                     Throwable cause = error instanceof ExecutionException ? error.getCause() : error;
-                    answer = List.of(bytes("error"), bytes(errorOf(cause).code()), bytes(cause.toString()));
+                    answer = List.of(bytes("error"), bytes(errorOf(cause).code()), bytes(textOf(cause)));
                 }
                 write(out, answer);
             }
@@ -113,6 +113,11 @@ public class ClientAgent {
                 session.close();
             }
         }
+    }
+
+    /** What the client says, with its causes: "Failed to create" alone says too little. */
+    private static String textOf(Throwable cause) {
+        return cause.getCause() == null ? cause.toString() : cause + ": " + textOf(cause.getCause());
     }
 
     private static Errors errorOf(Throwable cause) {

@@ -73,6 +73,8 @@ SCARCE_RECEIVE_BYTES = 16 << 10
 # One receive before the client has authenticated itself, and the room for the beginning of a frame.
 LOGIN_RECEIVE_BYTES = 16 << 10
 LOGIN_ROOM_BYTES = 1 << 10
+# Between the answer to a failed login and the end of the connection.
+LINGER_SECONDS = 0.1
 # While small frames are handled, the clock is read once per this many bytes.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
 NOWHERE = Endpoint("", 0)
@@ -654,10 +656,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._traffic.faulted += 1
         self._draining = True
-        if parts is not None:
-            self._responses.add_framed(parts)
-            self._send()
-        self.close()
+        if parts is None:
+            self.close()
+            return
+        self._responses.add_framed(parts)
+        self._send()
+        # Some clients look at the end of a connection first, and never at the answer before it.
+        self._login_step = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
 
     def give_up_login(self, reason: str) -> None:
         """The client has not authenticated itself in time."""

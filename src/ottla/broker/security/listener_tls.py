@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from typing import TypeAlias
 
@@ -13,11 +12,12 @@ from ottla.core.security.distinguished_name import MalformedCertificateError, su
 from ottla.core.security.principal_mapping import PrincipalMapping
 from ottla.errors import ConfigError
 from ottla.events import EventLog
+from ottla.file_state import FileState, state_of
 from ottla.tls.contexts import listener_context
 
 logger = EventLog(__name__)
 
-_Fingerprint: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+_Fingerprint: TypeAlias = tuple[FileState | None, ...]
 
 
 class UnmappedNameError(Exception):
@@ -42,7 +42,7 @@ class ListenerTls:
 
     def _look(self) -> _Fingerprint:
         """What shows whether the files have changed."""
-        return tuple(map(_look_at, self._files))
+        return tuple(map(state_of, self._files))
 
     async def reload_if_changed(self) -> None:
         """Reads changed files; if they cannot be used, the certificates that are in use stay."""
@@ -80,11 +80,3 @@ class ListenerTls:
         if mapped is None:
             raise UnmappedNameError(f"no rule of ssl.principal.mapping.rules fits {name!r}")
         return Principal.user(mapped)
-
-
-def _look_at(file: str) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(file)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

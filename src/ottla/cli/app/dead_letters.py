@@ -90,7 +90,7 @@ def dead_letter_topics(admin: Admin, wanted: Sequence[str]) -> dict[str, TopicDe
     if wanted:
         found, missing = choose_topics(wanted, names)
         if missing:
-            raise no_such_topics(missing)
+            raise no_such_topics(admin, missing)
     else:
         found = []
         for name in sorted(names):

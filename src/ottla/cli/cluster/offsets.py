@@ -108,7 +108,7 @@ def _partitions(
     for rule in rules:
         by_rule[rule], missing = choose_topics([rule.topic], names)
         if missing and rule.topic != ".*":
-            raise no_such_topics(missing)
+            raise no_such_topics(admin, missing)
     wanted = sorted({name for chosen in by_rule.values() for name in chosen})
     described = describe_existing_topics(admin, wanted)
     found: dict[TopicPartition, None] = {}

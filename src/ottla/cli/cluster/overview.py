@@ -261,7 +261,7 @@ def _asked_topics(admin: Admin, words: list[str] | None) -> set[str] | None:
         return None
     chosen, missing = choose_topics(words, admin.list_topics(list_internal=True))
     if missing:
-        raise no_such_topics(missing)
+        raise no_such_topics(admin, missing)
     return set(chosen)
 
 

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.commands.syntax import Arguments
-from ottla.cli.connection import consumer_of
+from ottla.cli.connection import admin_of, consumer_of
 from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.perf.measures import MEGABYTE, finite, metrics_lines, topic_of
 from ottla.cli.terminal.output import Output, say
@@ -120,7 +120,8 @@ def consume(arguments: Arguments) -> int:
         options["max_partition_fetch_bytes"] = arguments.fetch_size
     with consumer_of(arguments, **options) as consumer:
         if topic not in consumer.list_topics():
-            raise no_such_topics([topic])
+            with admin_of(arguments) as admin:
+                raise no_such_topics(admin, [topic])
         if output.is_table and not arguments.hide_header:
             times = "time, threadId" if arguments.show_detailed_stats else "start.time, end.time"
             output.lines([f"{times}, {_RATES}, {_JOINING}"])

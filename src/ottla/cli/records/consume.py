@@ -59,7 +59,7 @@ def run(arguments: Arguments) -> int:
     if arguments.delimiter is None:
         arguments.delimiter = b"\n"
     with _consumer(arguments) as consumer:
-        topics = topics_of(consumer, wanted)
+        topics = topics_of(consumer, wanted, arguments)
         printer = Printer(_batch_formatter(arguments, topics), arguments.max_messages)
         partitions = partitions_of(consumer, topics, arguments.partitions)
         reader: RecordReader

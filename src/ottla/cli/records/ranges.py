@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.commands.syntax import Arguments
+from ottla.cli.connection import admin_of
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.terminal.output import say
 from ottla.cli.times import current_ms, moment_ms
@@ -59,7 +60,7 @@ class RangeLimits(NamedTuple):
         return self.start == "latest" and self.since_ms is None and not self.ends
 
 
-def topics_of(consumer: Consumer, wanted: Sequence[str]) -> list[str]:
+def topics_of(consumer: Consumer, wanted: Sequence[str], arguments: Arguments) -> list[str]:
     """The selected topics, all of which must exist: a consumer would wait for a missing one."""
     try:
         there = consumer.list_topics()
@@ -73,7 +74,8 @@ def topics_of(consumer: Consumer, wanted: Sequence[str]) -> list[str]:
         ) from error
     found, missing = choose_topics(wanted, there)
     if missing:
-        raise no_such_topics(missing)
+        with admin_of(arguments) as admin:
+            raise no_such_topics(admin, missing)
     return found
 
 

@@ -94,7 +94,7 @@ def rows_of(found: Mapping[QuotaEntity, Mapping[str, float]]) -> list[dict[str, 
 
 
 def _text(name: Name) -> str | None:
-    return _DEFAULT if name is QuotaName.DEFAULT else name  # type: ignore[return-value]
+    return name if isinstance(name, str) or name is None else _DEFAULT
 
 
 def _entity(arguments: Arguments) -> QuotaEntity:

@@ -165,7 +165,7 @@ def _chosen(admin: Admin, arguments: Arguments) -> list[str]:
     names = [name for name, topic in listed.items() if not topic.is_internal or name in words]
     chosen, missing = choose_topics(words, names)
     if missing and not arguments.if_exists:
-        raise no_such_topics(missing)
+        raise no_such_topics(admin, missing)
     for word in missing:
         say(f"there is no topic {word}" if is_name(word) else f"no topic matches {word}")
     return chosen

@@ -115,7 +115,7 @@ def _wanted(admin: Admin, arguments: Arguments) -> list[str]:
         return _with_ids(admin, arguments.topic_ids)
     names, missing = selected_topics(admin, arguments)
     if missing and not arguments.if_exists:
-        raise no_such_topics(missing)
+        raise no_such_topics(admin, missing)
     return names
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.errors import CommandError, UsageError, attempt
+from ottla.errors import ErrorCode, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client.blocking.admin import Admin
 
 # Commas outside [] and {}, which are parts of a pattern.
 _COMMA: Final = re.compile(r",(?![^{\[]*[}\]])")
@@ -62,8 +66,13 @@ def check_patterns(words: Iterable[str]) -> None:
             )
 
 
-def no_such_topics(missing: Sequence[str]) -> CommandError:
-    """The error about words that select nothing."""
+def no_such_topics(admin: Admin, missing: Sequence[str]) -> OttlaError:
+    """The error about words that select nothing; lists leave out topics that the user may not see."""
+    named = [word for word in missing if is_name(word)]
+    _, errors = attempt(named, lambda: admin.describe_topics(named))
+    for error in errors.values():
+        if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return error
     if len(missing) > 1:
         what = f"there are no topics {', '.join(missing)}"
     elif is_name(missing[0]):

@@ -18,7 +18,8 @@ VERSIONS: Final = {
     1: "Kafka's formats and the catalog's journal; what Apache Kafka writes counts as this version too",
     2: "committed offsets carry their topic's id (OffsetCommitValue 4, ADR 0027); the folder states its version",
     3: "checksums of transaction indexes, in a file in each partition (ADR 0037); the cluster id beside the version",
-    4: "groups of the consumer protocol (ADR 0047); configs of groups and client metrics in the catalog",
+    4: "groups of the consumer protocol (ADR 0047); the catalog has configs of groups and client metrics, ACLs, "
+    "SCRAM credentials and quotas",
 }
 UNSTATED_VERSION: Final = 1
 NEWEST_VERSION: Final = max(VERSIONS)
