@@ -1,4 +1,4 @@
-"""Warnings about clients that do not get in: few for each address, because they come as often as clients try."""
+"""Warnings about clients that do not get in: few for each address and reason, since clients try again and again."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ logger = EventLog(__name__)
 
 WINDOW_SECONDS: Final = 10.0
 MAX_LINES: Final = 3
-MAX_ADDRESSES: Final = 1000
+MAX_WINDOWS: Final = 1000
 
 
 class _Window:
-    """What an address has caused since some moment."""
+    """What an address has caused, for one reason, since some moment."""
 
     __slots__ = ("began", "lines", "suppressed")
 
@@ -31,11 +31,15 @@ class RefusalLog:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now  # in seconds
-        self._windows: dict[str, _Window] = {}  # the oldest first
+        self._windows: dict[tuple[str, str], _Window] = {}  # the oldest first
 
-    def warn(self, event: str, text: str, peer: Endpoint, **fields: object) -> None:
-        """Logs a refusal of a client; `text` names the field `peer` and others."""
-        window = self._window_of(peer.host)
+    def forget(self) -> None:
+        """Logs whatever comes next."""
+        self._windows.clear()
+
+    def warn(self, event: str, text: str, peer: Endpoint, *, reason: str, **fields: str) -> None:
+        """Logs a refusal of a client; `text` names the fields `peer`, `reason` and others."""
+        window = self._window_of((peer.host, reason))
         if window.lines >= MAX_LINES:
             window.suppressed += 1
             return
@@ -43,15 +47,15 @@ class RefusalLog:
         suppressed, window.suppressed = window.suppressed, 0
         if suppressed:
             text += " (%(suppressed)d more from this address are not logged)"
-        logger.warning(event, text, peer=str(peer), suppressed=suppressed, **fields)
+        logger.warning(event, text, peer=str(peer), reason=reason, suppressed=suppressed, **fields)
 
-    def _window_of(self, host: str) -> _Window:
-        window = self._windows.get(host)
+    def _window_of(self, key: tuple[str, str]) -> _Window:
+        window = self._windows.get(key)
         now = self._now()
         if window is None or now - window.began >= WINDOW_SECONDS:
-            self._windows.pop(host, None)
-            while len(self._windows) >= MAX_ADDRESSES:
+            self._windows.pop(key, None)
+            while len(self._windows) >= MAX_WINDOWS:
                 del self._windows[next(iter(self._windows))]
             window = _Window(now, 0 if window is None else window.suppressed)
-            self._windows[host] = window
+            self._windows[key] = window
         return window

@@ -151,7 +151,10 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         if self._state is _State.HANDSHAKE and not self._first_bytes:
             self.abort()  # as those do that only look whether there is somebody
         elif self._state is _State.HANDSHAKE:
-            self.fail_handshake("it has closed the connection during the handshake")
+            self.fail_handshake(
+                "it has closed the connection during the handshake: perhaps it does not accept the "
+                "certificate of this listener"
+            )
         elif self._state is _State.OPEN:
             self._has_ended = True
             self._incoming.write_eof()
