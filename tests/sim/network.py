@@ -83,6 +83,7 @@ class Host:
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.buffers = Buffers()
         self.traffic = Traffic()
+        self.refusals = RefusalLog(self.now)
         # One of its own: what the share has begun ends with the node.
         self.share = LoopShare(node.cluster.clock.monotonic_seconds)
         self.unfinished = UnfinishedFrames(self.max_frame_bytes)
