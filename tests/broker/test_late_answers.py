@@ -13,9 +13,11 @@ from tests.broker.listeners import node_without_quotas, plaintext_listener
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.network.connection import Connection, Traffic
 from ottla.broker.network.receive_buffers import Buffers
+from ottla.broker.network.refusal_log import RefusalLog
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.requests.api import Api, serve
 from ottla.broker.requests.request import CloseConnectionError, RequestContext
+from ottla.broker.security.sasl_gate import SaslGate
 from ottla.wire.compile import decode_message
 from ottla.wire.framing import SIZE_BYTES, frame_request, read_size
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -55,6 +57,7 @@ class LateHost:
         self.buffers = Buffers()
         self.max_frame_bytes = 1 << 20
         self.traffic = Traffic()
+        self.refusals = RefusalLog(self.now)
         self.share = LoopShare(time.monotonic)
         self.unfinished = UnfinishedFrames(self.max_frame_bytes)
         self.answers: list[asyncio.Future[Any]] = []
@@ -71,6 +74,11 @@ class LateHost:
         return False
 
     def forget(self, connection: Connection) -> None: ...
+
+    def gate_for(self, connection: Connection) -> SaslGate:
+        raise AssertionError("the listener has no SASL")
+
+    def login_over(self, connection: Connection) -> None: ...
 
     def now(self) -> float:
         return 0.0
