@@ -163,7 +163,7 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
 def test_defaults_are_local() -> None:
     arguments = parse(["serve"]).arguments
     settings = settings_of(arguments)
-    (listener,) = settings.config.all_listeners
+    (listener,) = settings.listeners_of(settings.config.node_id)
     assert (str(listener.listen), settings.data_dir) == ("127.0.0.1:9092", "./ottla-data")
     assert listener.advertised is None
 

@@ -17,6 +17,7 @@ from ottla.broker.network.refusal_log import RefusalLog
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.requests.api import Api, serve
 from ottla.broker.requests.request import CloseConnectionError, RequestContext
+from ottla.broker.security.sasl_gate import SaslGate
 from ottla.wire.compile import decode_message
 from ottla.wire.framing import SIZE_BYTES, frame_request, read_size
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -73,6 +74,11 @@ class LateHost:
         return False
 
     def forget(self, connection: Connection) -> None: ...
+
+    def gate_for(self, connection: Connection) -> SaslGate:
+        raise AssertionError("the listener has no SASL")
+
+    def login_over(self, connection: Connection) -> None: ...
 
     def now(self) -> float:
         return 0.0

@@ -125,6 +125,8 @@ class AnswerText:
             return ErrorCode(value).name
         if name == "producer_id" and value not in (-1, MADE_UP):
             return "ID"
+        if name == "session_id" and value != 0:
+            return "SESSION"
         return self._renamed(str(value))
 
     def _renamed(self, text: str) -> str:

@@ -12,7 +12,7 @@ from tests.apache_kafka.programs import Kafka, free_ports
 
 import ottla
 
-ADMIN, ADMIN_PASSWORD = "admin", "admin-secret"
+PASSWORDS = {"admin": "admin-secret", "alice": "alice-secret"}
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 # What our broker does not have, turned off.
 FEATURES_OFF = ("share.version=0", "streams.version=0", "eligible.leader.replicas.version=0")
@@ -20,7 +20,7 @@ FEATURES_OFF = ("share.version=0", "streams.version=0", "eligible.leader.replica
 # What both need: sessions last as long as the questions.
 OPTIONS: dict[str, object] = {
     "authorizer.class.name": AUTHORIZER,
-    "super.users": f"User:{ADMIN}",
+    "super.users": "User:admin",
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": 0,
     "group.max.session.timeout.ms": 1_800_000,
@@ -36,7 +36,9 @@ OPTIONS: dict[str, object] = {
 }
 _LOGIN = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    f'username="{ADMIN}" password="{ADMIN_PASSWORD}" user_{ADMIN}="{ADMIN_PASSWORD}";'
+    f'username="admin" password="{PASSWORDS["admin"]}" '
+    + " ".join(f'user_{user}="{password}"' for user, password in PASSWORDS.items())
+    + ";"
 )
 
 

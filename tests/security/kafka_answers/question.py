@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tests.security.kafka_answers.answer_text import REFUSALS
-from tests.security.kafka_answers.situations import SUPER_USER, Situation, matrix
+from tests.security.kafka_answers.situations import CALLER, SUPER_USER, Acl, Situation, matrix
 from tests.security.kafka_answers.world import World
 
 from ottla.access import ResourceType
@@ -18,7 +18,8 @@ Fields = Mapping[str, Any]
 class Question(NamedTuple):
     """`about` is what the API looks at ACLs of, and None for questions that only a super user asks.
 
-    `restore` makes the world again what it was before an answer.
+    `before` asks for something else first, and says what the question is then. `restore` makes the world again what
+    it was before an answer. ACLs that are `always` in force are so in every situation.
     """
 
     api: str
@@ -28,15 +29,23 @@ class Question(NamedTuple):
     about: Sequence[ResourceType] | None
     restore: Callable[[World, Any], None] | None = None
     besides: Sequence[Situation] = ()
+    caller: str = CALLER
+    before: Callable[[World, Situation], Fields] | None = None
+    always: frozenset[Acl] = frozenset()
 
-    def fields_in(self, world: World) -> Fields:
+    def fields_in(self, world: World, situation: Situation) -> Fields:
+        if self.before is not None:
+            return self.before(world, situation)
         return self.fields(world) if callable(self.fields) else self.fields
 
     @property
     def situations(self) -> list[Situation]:
         if self.about is None:
             return [SUPER_USER]
-        return [*matrix(self.about), *self.besides]
+        return [
+            each.of(self.caller).with_acls(self.always)
+            for each in (*matrix(self.about), *self.besides)
+        ]
 
     @property
     def with_messages(self) -> Container[ErrorCode]:

@@ -13,6 +13,8 @@ from ottla.access import Operation, PatternType, Permission, ResourceType
 
 MINE: Final = "mine"
 CALLER: Final = "User:ANONYMOUS"
+ALICE: Final = "User:alice"
+ADMIN: Final = "User:admin"
 
 TOPIC = ResourceType.TOPIC
 GROUP = ResourceType.GROUP
@@ -89,16 +91,30 @@ class Situation(NamedTuple):
     group: str
     label: str
     acls: frozenset[Acl]
-    is_super_user: bool = False
+    caller: str = CALLER
+
+    def of(self, caller: str) -> Situation:
+        """The same for another caller; a super user stays one."""
+        if self.caller == ADMIN:
+            return self
+        acls = (
+            acl._replace(principal=caller) if acl.principal == self.caller else acl
+            for acl in self.acls
+        )
+        return self._replace(acls=frozenset(acls), caller=caller)
+
+    def with_acls(self, acls: frozenset[Acl]) -> Situation:
+        return self._replace(acls=self.acls | acls)
 
 
 def on_mine(
     type_: ResourceType, operation: Operation, permission: Permission = Permission.ALLOW
 ) -> Acl:
-    """On what begins with `mine`; the cluster has only one name."""
+    """On what begins with `mine`; the cluster has only one name, and names of users have a type."""
     if type_ is CLUSTER:
         return Acl(type_, operation, "kafka-cluster", PatternType.LITERAL, permission)
-    return Acl(type_, operation, MINE, PatternType.PREFIXED, permission)
+    prefix = f"User:{MINE}" if type_ is USER else MINE
+    return Acl(type_, operation, prefix, PatternType.PREFIXED, permission)
 
 
 def all_on(types: Iterable[ResourceType]) -> frozenset[Acl]:
@@ -109,7 +125,7 @@ def all_on(types: Iterable[ResourceType]) -> frozenset[Acl]:
 
 
 EVERYTHING: Final = all_on(OPERATIONS)
-SUPER_USER: Final = Situation("no ACLs, but a super user", "", frozenset(), is_super_user=True)
+SUPER_USER: Final = Situation("no ACLs, but a super user", "", frozenset(), ADMIN)
 
 
 def matrix(types: Sequence[ResourceType]) -> Iterator[Situation]:

@@ -10,15 +10,15 @@ from uuid import UUID
 
 from tests.broker.requests import eventually
 from tests.security.kafka_answers.answer_text import AnswerText
-from tests.security.kafka_answers.brokers import ADMIN, ADMIN_PASSWORD, Addresses
+from tests.security.kafka_answers.brokers import PASSWORDS, Addresses
 from tests.security.kafka_answers.message_builder import classes_of, last_version, request_of
-from tests.security.kafka_answers.situations import Acl, Situation
+from tests.security.kafka_answers.situations import ADMIN, CALLER, Acl, Situation
 
 from ottla.access import Operation, PatternType, Permission, ResourceType
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 
-SETTLE_SECONDS = 0.1
+SETTLE_SECONDS = 0.05
 _EVERY_ACL = {
     "resource_type_filter": ResourceType.ANY,
     "pattern_type_filter": PatternType.ANY,
@@ -31,12 +31,13 @@ def ask(connection: RawConnection, api: str, version: int, fields: Mapping[str, 
     return connection.call(request_of(api, fields), classes_of(api)[1], version)
 
 
-def logged_in(address: str) -> RawConnection:
-    """A connection of the super user."""
+def logged_in(address: str, principal: str) -> RawConnection:
+    """A connection of a user."""
     connection = RawConnection(address)
     answer = ask(connection, "SaslHandshake", 1, {"mechanism": "PLAIN"})
     assert answer.error_code == ErrorCode.NONE, answer
-    token = f"\0{ADMIN}\0{ADMIN_PASSWORD}".encode()
+    user = principal.removeprefix("User:")
+    token = f"\0{user}\0{PASSWORDS[user]}".encode()
     answer = ask(connection, "SaslAuthenticate", 2, {"auth_bytes": token})
     assert answer.error_code == ErrorCode.NONE, answer
     return connection
@@ -48,11 +49,10 @@ class Stage:
     def __init__(self, addresses: Addresses, stack: ExitStack) -> None:
         self._addresses = addresses
         self._stack = stack
-        self._admin = self._log_in(addresses.login)
-        self._caller = self._connect()
+        self._connections: dict[str, RawConnection] = {}
         # Whatever has an authorizer of its own.
         self._authorizing = [
-            self._log_in(address)
+            stack.enter_context(logged_in(address, ADMIN))
             for address in (addresses.login, addresses.controller)
             if address is not None
         ]
@@ -60,29 +60,29 @@ class Stage:
         self.topics: dict[UUID, str] = {}
         self.names: dict[str, str] = {}
 
-    def _log_in(self, address: str) -> RawConnection:
-        return self._stack.enter_context(logged_in(address))
-
-    def _connect(self) -> RawConnection:
-        return self._stack.enter_context(RawConnection(self._addresses.anonymous))
+    def _connection_of(self, caller: str) -> RawConnection:
+        if caller not in self._connections:
+            self._connections[caller] = self._stack.enter_context(
+                RawConnection(self._addresses.anonymous)
+                if caller == CALLER
+                else logged_in(self._addresses.login, caller)
+            )
+        return self._connections[caller]
 
     def call(self, api: str, /, *, version: int | None = None, **fields: Any) -> Any:
         """A request of the super user, in the newest version unless said otherwise."""
-        return ask(self._admin, api, last_version(api) if version is None else version, fields)
+        connection = self._connection_of(ADMIN)
+        return ask(connection, api, last_version(api) if version is None else version, fields)
 
     def answer(
         self, api: str, version: int, fields: Mapping[str, Any], situation: Situation
     ) -> Any:
         """What is answered in a situation; None if the connection is closed."""
         self._put_in_force(situation.acls)
-        connection = self._admin if situation.is_super_user else self._caller
         try:
-            return ask(connection, api, version, fields)
+            return ask(self._connection_of(situation.caller), api, version, fields)
         except (ConnectionResetError, BrokenPipeError):
-            if situation.is_super_user:
-                self._admin = self._log_in(self._addresses.login)
-            else:
-                self._caller = self._connect()
+            del self._connections[situation.caller]
             return None
 
     def settle(self) -> None:

@@ -87,7 +87,9 @@ def _ask_all(stage: Stage, world: World, questions: list[Question]) -> dict[Cell
     answers = dict.fromkeys(cells, "")
     for cell in sorted(cells, key=lambda cell: order[cell.situation.acls]):
         question = questions[cell.question]
-        answer = stage.answer(question.api, cell.version, question.fields_in(world), cell.situation)
+        answer = stage.answer(
+            question.api, cell.version, question.fields_in(world, cell.situation), cell.situation
+        )
         answers[cell] = stage.text_of(answer, question.with_messages)
         if question.restore is not None:
             question.restore(world, answer)

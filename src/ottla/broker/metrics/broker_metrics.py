@@ -22,6 +22,7 @@ from ottla.broker.telemetry.client_series import Dropped
 from ottla.core.catalog import Topic
 from ottla.core.group.classic.group import ClassicState
 from ottla.core.group.consumer.group import ConsumerState
+from ottla.core.security.quotas.entities import CLIENT_KINDS, QuotaKind
 from ottla.core.txn.states import TxnState as TransactionState
 from ottla.errors import ErrorCode
 from ottla.exposition import Metric, Page, rendered_labels
@@ -88,6 +89,19 @@ DECISIONS = Metric(
     "What the authorizer decided about attempts of clients, by result: allowed or denied.",
 )
 ACLS = Metric("ottla_acls", "gauge", "ACLs.")
+THROTTLED = Metric(
+    "ottla_throttled_total",
+    "counter",
+    "Requests whose client had to wait, by the quota that it exceeded; for connection_creation_rate, connections.",
+)
+THROTTLE_TIME = Metric(
+    "ottla_throttle_seconds_total", "counter", "How long clients had to wait, by the quota."
+)
+QUOTA_CLIENTS = Metric(
+    "ottla_quota_clients",
+    "gauge",
+    "Clients with a quota whose use is measured; clients that share a quota count as one.",
+)
 PARTITIONS = Metric("ottla_partitions", "gauge", "Partitions that the node leads.")
 OFFLINE = Metric(
     "ottla_offline_partitions", "gauge", "Partitions that the node leads and cannot open."
@@ -226,6 +240,7 @@ def _add_node(page: Page, server: Server) -> None:
     if isinstance(node.authorizer, StandardAuthorizer):
         page.add(DECISIONS, node.authorizer.allowed_count, node=label, result="allowed")
         page.add(DECISIONS, node.authorizer.denied_count, node=label, result="denied")
+    _add_quotas(page, node)
     page.add(PARTITIONS, _led_count(node), node=label)
     page.add(OFFLINE, len(node.partitions.offline_partitions()), node=label)
     page.add(UNCLEANABLE, len(node.partitions.uncleanable), node=label)
@@ -239,6 +254,15 @@ def _add_node(page: Page, server: Server) -> None:
     for state in TransactionState:
         if state not in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
             page.add(TRANSACTIONS, transactions[state], node=label, state=state.title)
+
+
+def _add_quotas(page: Page, node: Node) -> None:
+    label, throttles = str(node.node_id), node.quotas.throttles
+    for kind in QuotaKind:
+        page.add(THROTTLED, throttles.requests[kind], node=label, quota=kind.value)
+        page.add(THROTTLE_TIME, throttles.waited_ms[kind] / 1000, node=label, quota=kind.value)
+    for kind in CLIENT_KINDS:
+        page.add(QUOTA_CLIENTS, node.quotas.tracked(kind), node=label, quota=kind.value)
 
 
 def _add_groups(page: Page, node: Node) -> None:

@@ -5,15 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from tests.broker.group_requests import SUBSCRIPTION
+from tests.broker.requests import eventually
 from tests.security.kafka_answers.question import Question
-from tests.security.kafka_answers.situations import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID
+from tests.security.kafka_answers.situations import (
+    CLUSTER,
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    Acl,
+    Situation,
+)
 from tests.security.kafka_answers.world import BOTH, FOUR, GONE, World
+
+from ottla.access import Operation
+from ottla.errors import ErrorCode
 
 IDLE = tuple(f"{name}-idle" for name in BOTH)
 NEW = tuple(f"{name}-new" for name in BOTH)
 FRESH, NEWCOMER = "mine-fresh", "newcomer"
 STRANGER = {"group_id": "mine", "member_id": "stranger"}
 GROUP_KEY, TRANSACTION_KEY = 0, 1
+SEEN = "theirs-log"
 
 
 def _committed(topics: Any, group: str = IDLE[0]) -> dict[str, Any]:
@@ -44,6 +56,31 @@ def _commit_idle(world: World, _: Any) -> None:
 
 def _leave_fresh(world: World, _: Any) -> None:
     world.leave(FRESH, NEWCOMER)
+
+
+def _matched(world: World, situation: Situation) -> dict[str, Any]:
+    """A heartbeat of a member whose pattern has been searched for: it has got the topic that all may see."""
+    fields = {
+        "group_id": FRESH,
+        "member_id": NEWCOMER,
+        "rebalance_timeout_ms": 10_000,
+        "subscribed_topic_regex": f"mine|theirs|{SEEN}",
+        "topic_partitions": [],
+    }
+    epoch = 0
+
+    def is_over() -> bool:
+        nonlocal epoch
+        answer = world.stage.answer(
+            "ConsumerGroupHeartbeat", 1, {**fields, "member_epoch": epoch}, situation
+        )
+        epoch = answer.member_epoch
+        return answer.error_code != ErrorCode.NONE or (
+            answer.assignment is not None and bool(answer.assignment.topic_partitions)
+        )
+
+    assert eventually(is_over), situation
+    return {**fields, "member_epoch": epoch}
 
 
 BY_NAME = [{"name": name} for name in FOUR]
@@ -194,6 +231,16 @@ QUESTIONS = [
         },
         [GROUP, TOPIC],
         restore=_leave_fresh,
+    ),
+    Question(
+        "ConsumerGroupHeartbeat",
+        [1],
+        "a new member with a pattern that matches mine, theirs, and a topic that all may describe",
+        {},
+        [GROUP, TOPIC],
+        restore=_leave_fresh,
+        before=_matched,
+        always=frozenset([Acl(TOPIC, Operation.DESCRIBE, SEEN)]),
     ),
     Question(
         "ConsumerGroupDescribe",

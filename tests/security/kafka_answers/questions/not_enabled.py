@@ -2,20 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tests.security.kafka_answers.question import Question
-from tests.security.kafka_answers.situations import CLUSTER, DELEGATION_TOKEN, GROUP, TOPIC, USER
+from tests.security.kafka_answers.situations import (
+    ALICE,
+    CALLER,
+    CLUSTER,
+    DELEGATION_TOKEN,
+    GROUP,
+    TOPIC,
+    USER,
+)
 from tests.security.kafka_answers.world import FOUR
 
 TOKENS = [DELEGATION_TOKEN, USER]
-BOB = {"owner_principal_type": "User", "owner_principal_name": "bob"}
+WHO = {CALLER: "without a login", ALICE: "alice"}
+
+
+def _token_questions() -> Iterator[Question]:
+    """Nobody may ask for tokens without a login."""
+    for caller, who in WHO.items():
+        for words, owner in (("the caller", None), ("mine", "mine"), ("theirs", "theirs")):
+            yield Question(
+                "CreateDelegationToken",
+                [1, 3] if owner is None else [3],
+                f"{who}, for {words}",
+                {
+                    "owner_principal_type": owner and "User",
+                    "owner_principal_name": owner,
+                    "max_lifetime_ms": -1,
+                },
+                TOKENS,
+                caller=caller,
+            )
+        yield Question(
+            "CreateDelegationToken",
+            [3],
+            f"{who}, with a group that may renew it",
+            {
+                "renewers": [{"principal_type": "Group", "principal_name": "staff"}],
+                "max_lifetime_ms": -1,
+            },
+            TOKENS,
+            caller=caller,
+        )
+        for api, fields in (
+            ("RenewDelegationToken", {"hmac": b"x", "renew_period_ms": 1}),
+            ("ExpireDelegationToken", {"hmac": b"x", "expiry_time_period_ms": 1}),
+            ("DescribeDelegationToken", {"owners": None}),
+        ):
+            yield Question(api, [1, 2], who, fields, TOKENS, caller=caller)
+
+
 QUESTIONS = [
-    Question("CreateDelegationToken", [1, 3], "for oneself", {"max_lifetime_ms": -1}, TOKENS),
-    Question("CreateDelegationToken", [3], "for bob", {**BOB, "max_lifetime_ms": -1}, TOKENS),
-    Question("RenewDelegationToken", [1, 2], "", {"hmac": b"x", "renew_period_ms": 1}, TOKENS),
-    Question(
-        "ExpireDelegationToken", [1, 2], "", {"hmac": b"x", "expiry_time_period_ms": 1}, TOKENS
-    ),
-    Question("DescribeDelegationToken", [1, 3], "all", {"owners": None}, TOKENS),
+    *_token_questions(),
     Question(
         "ShareGroupHeartbeat", [1], "", {"group_id": "mine", "member_id": "m"}, [GROUP, TOPIC]
     ),

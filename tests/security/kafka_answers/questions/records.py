@@ -7,13 +7,21 @@ from typing import Any
 from tests.broker.requests import batch_of, sequenced
 from tests.security.kafka_answers.answer_text import MADE_UP
 from tests.security.kafka_answers.question import Question
-from tests.security.kafka_answers.situations import CLUSTER, TOPIC, TRANSACTIONAL_ID
+from tests.security.kafka_answers.situations import (
+    CALLER,
+    CLUSTER,
+    EVERYTHING,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    Situation,
+)
 from tests.security.kafka_answers.world import BOTH, FOUR, GONE, World
 
 from ottla.records.batch import BatchFlag, build_batch
 from ottla.records.record import Record
 
 WRITTEN = (*(f"{name}-log" for name in BOTH), *GONE)
+FETCH_VERSION = 18
 KINDS = {
     "records": (batch_of(b"v"), None, [TOPIC]),
     "records of an idempotent producer": (sequenced(MADE_UP, 0), None, [TOPIC, CLUSTER]),
@@ -62,6 +70,14 @@ def _produce_by_id(records: bytes, transactional_id: str | None) -> Any:
     return lambda world: _written(records, transactional_id, _ids(world, WRITTEN))
 
 
+def _continued(world: World, situation: Situation) -> dict[str, Any]:
+    """The second request of a session that began while everything was allowed."""
+    first = {**_read(_ids(world, FOUR)), "session_epoch": 0}
+    allowed = Situation("", "", EVERYTHING, CALLER)
+    session_id = world.stage.answer("Fetch", FETCH_VERSION, first, allowed).session_id
+    return {**_read([]), "session_id": session_id, "session_epoch": 1}
+
+
 QUESTIONS = [
     *(
         Question(
@@ -102,5 +118,13 @@ QUESTIONS = [
             _ids(world, FOUR), replica_state={"replica_id": 5, "replica_epoch": -1}
         ),
         [TOPIC, CLUSTER],
+    ),
+    Question(
+        "Fetch",
+        [FETCH_VERSION],
+        "four topics of a session that began while everything was allowed",
+        {},
+        [TOPIC],
+        before=_continued,
     ),
 ]
