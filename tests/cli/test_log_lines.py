@@ -17,8 +17,11 @@ from ottla.events import EventLog
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guides" / "serving.md"
-# The calls that log an event: of a logger, of a turn, or of a helper in the module that takes the event's name.
-TELLS = re.compile(r"^(logger\.(debug|info|warning|error|bug)|turn\.log|(self\.)?_?log_\w+)$")
+# The calls that log an event: of a logger, of a turn, of limited refusals, or of a helper in the module that takes the
+# event's name.
+TELLS = re.compile(
+    r"^(logger\.(debug|info|warning|error|bug)|turn\.log|.*\brefusals\.warn|(self\.)?_?log_\w+)$"
+)
 
 
 class Terminal(io.StringIO):
@@ -145,7 +148,7 @@ def told_in_the_source() -> dict[str, set[str] | None]:
                 event = node.args[0]
                 if isinstance(event, ast.Constant) and isinstance(event.value, str):
                     names = {keyword.arg for keyword in node.keywords}
-                    is_helper = re.search(r"\blog_|\b_log_", ast.unparse(node.func))
+                    is_helper = re.search(r"\blog_|\b_log_|refusals", ast.unparse(node.func))
                     direct = is_helper is None and None not in names
                     fields = {name for name in names if name} if direct else None
                     found[event.value] = found.get(event.value) or fields

@@ -65,17 +65,22 @@ def steps_of(text: str) -> Iterator[Step]:
             yield Step(match[1], match[2])
 
 
+def environment_with_ottla(folder: Path) -> dict[str, str]:
+    """The environment of a shell that finds the command `ottla`."""
+    tools = folder / "bin"
+    tools.mkdir()
+    script = tools / "ottla"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m ottla "$@"\n', encoding="ascii")
+    script.chmod(0o755)
+    return {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+
+
 class Terminal:
     """Runs commands in one folder; the first is the broker, which goes on."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        tools = folder / "bin"
-        tools.mkdir()
-        script = tools / "ottla"
-        script.write_text(f'#!/bin/sh\nexec {sys.executable} -m ottla "$@"\n', encoding="ascii")
-        script.chmod(0o755)
-        self._environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+        self._environment = environment_with_ottla(folder)
         self._work = folder / "empty"
         self._work.mkdir()
         self._broker: subprocess.Popen[str] | None = None

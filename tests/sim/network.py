@@ -24,6 +24,7 @@ from tests.sim.weather import CALM
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.network.connection import Connection, Traffic
 from ottla.broker.network.receive_buffers import Buffers
+from ottla.broker.network.refusal_log import RefusalLog
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.requests.apis import SERVED
@@ -82,9 +83,11 @@ class Host:
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.buffers = Buffers()
         self.traffic = Traffic()
+        self.refusals = RefusalLog(self.now)
         # One of its own: what the share has begun ends with the node.
         self.share = LoopShare(node.cluster.clock.monotonic_seconds)
         self.unfinished = UnfinishedFrames(self.max_frame_bytes)
+        self.refusals = RefusalLog(loop.time)
         self._loop = loop
         self.ends: dict[_ServerEnd, None] = {}
 

@@ -22,6 +22,7 @@ from tests.broker.security.sasl_stage import (
     Stage,
     sasl_stage,
 )
+from tests.client.security.certificates import Certificates
 from tests.waiting import in_time
 
 import ottla
@@ -34,6 +35,7 @@ from ottla.broker.security.token_verifier import UnknownKey, signed_claims
 from ottla.client.raw import RawConnection
 from ottla.core.security.sasl_outcomes import Rejected
 from ottla.errors import FatalError
+from ottla.testing import Broker
 from ottla.wire.framing import frame_request
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -104,6 +106,31 @@ def test_a_mechanism_that_is_not_enabled_is_named(stage: Stage) -> None:
     options = stage.options("PLAIN")
     with stage.admin("SCRAM", **options) as admin, pytest.raises(FatalError, match="SCRAM-SHA-512"):
         admin.list_topics()
+
+
+def test_over_tls_the_login_counts_and_not_the_certificate(certificates: Certificates) -> None:
+    with Broker(
+        {
+            "listeners": "SASL_SSL://127.0.0.1:0",
+            "ssl.keystore.location": str(certificates.server),
+            "ssl.truststore.location": str(certificates.ca),
+            "ssl.client.auth": "required",
+        }
+    ) as broker:
+        stage = Stage(broker)
+        stage.set_passwords(USERS)
+        options = {
+            **stage.options(SHA_256),
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.location": str(certificates.ca),
+            "ssl.keystore.location": str(certificates.client),
+        }
+        with stage.admin("SASL_SSL", **options) as admin:
+            admin.list_topics()
+            assert stage.principals("SASL_SSL") == [Principal.user(ALICE)]
+        wrong = {**options, "sasl.password": "guess"}
+        with stage.admin("SASL_SSL", **wrong) as admin, pytest.raises(FatalError, match=SHA_256):
+            admin.list_topics()
 
 
 # Tokens.

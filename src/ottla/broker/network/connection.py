@@ -84,7 +84,7 @@ FREE_OF_CHARGE = frozenset(
     info_of(request).api_key
     for request in (SaslAuthenticateRequest, SaslHandshakeRequest, WriteTxnMarkersRequest)
 )
-_CLOSED = ("connection_closed", "connection from %(peer)s closed: %(reason)s")
+_CLOSED = "connection from %(peer)s closed: %(reason)s"
 _FOREIGN_PROTOCOLS = (
     (b"\x16\x03", "a TLS handshake (this port speaks plaintext: set security.protocol=PLAINTEXT)"),
     (b"GET ", "an HTTP request"),
@@ -794,11 +794,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, reason: str) -> None:
         """Closes the connection of a client that came to the wrong door, and may try again and again."""
-        self._host.refusals.warn(*_CLOSED, self.peer, reason=reason)
+        self._host.refusals.warn("connection_closed", _CLOSED, self.peer, reason=reason)
         self._end()
 
     def _close(self, reason: str) -> None:
-        logger.warning(*_CLOSED, peer=str(self.caller.peer), reason=reason)
+        logger.warning("connection_closed", _CLOSED, peer=str(self.caller.peer), reason=reason)
         self._end()
 
     def _end(self) -> None:
