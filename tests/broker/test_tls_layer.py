@@ -262,6 +262,20 @@ def test_a_paused_connection_holds_little_of_what_arrives(certificates: Certific
     run(certificates, play)
 
 
+def test_a_client_that_takes_no_bytes_is_not_read_either(certificates: Certificates) -> None:
+    async def play(pair: Pair) -> None:
+        pair.socket.room = 1
+        pair.layer.write(b"x")
+        pair.deliver(pair.encrypted(b"y"))
+        assert not pair.socket.is_read
+        pair.socket.room = None
+        pair.layer.resume_writing()
+        assert pair.socket.is_read
+        assert pair.secured.received == b"y"
+
+    run(certificates, play)
+
+
 @pytest.mark.parametrize("farewell", [True, False])
 def test_a_client_that_goes_while_nothing_is_read_ends_the_connection(
     certificates: Certificates, farewell: bool

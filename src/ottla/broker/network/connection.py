@@ -633,9 +633,9 @@ class Connection(asyncio.BufferedProtocol):
 
         def finish(done: asyncio.Future[Step]) -> None:
             self._login_step = None
+            error = None if done.cancelled() else done.exception()
             if done.cancelled() or self._is_closing:
                 return
-            error = done.exception()
             if error is not None:
                 self._log_bug(error)
                 self._close("an internal error")

@@ -134,7 +134,10 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         if self._state is _State.OPEN:
             self._incoming.write(self._host.encrypted_buffer[:nbytes])
             self._read()
-            if self._reading_paused and self._incoming.pending > MAX_WAITING_BYTES:
+            # TLS has requests of its own (KeyUpdate), whose answers would pile up here.
+            if self._write_paused or (
+                self._reading_paused and self._incoming.pending > MAX_WAITING_BYTES
+            ):
                 self._pause_socket()
         elif self._state is _State.HANDSHAKE:
             received = self._host.encrypted_buffer[:nbytes]
@@ -177,6 +180,8 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         if self._state is _State.CLOSING:
             self._close_below()
         elif self._state is _State.OPEN:
+            if not self._reading_paused:
+                self._resume_socket()
             self._secured.resume_writing()
 
     # The handshake.
@@ -298,9 +303,8 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         self._reading_paused = False
-        if self._socket_paused and self._state is _State.OPEN:
-            self._socket_paused = False
-            self._below.resume_reading()
+        if self._state is _State.OPEN:
+            self._resume_socket()
         # The connection may be in the middle of something: it gets its bytes in the next turn of the loop.
         if not (self._is_reading or self._reads_soon) and self._has_bytes:
             self._reads_soon = True
@@ -320,6 +324,11 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         if not self._socket_paused and not self._below.is_closing():
             self._socket_paused = True
             self._below.pause_reading()
+
+    def _resume_socket(self) -> None:
+        if self._socket_paused:
+            self._socket_paused = False
+            self._below.resume_reading()
 
     # Bytes out.
 

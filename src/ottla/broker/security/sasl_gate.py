@@ -18,6 +18,7 @@ from ottla.broker.requests.request import CloseConnectionError, RequestContext
 from ottla.broker.security.caller import Caller
 from ottla.broker.security.login_exchanges import Exchange
 from ottla.broker.security.sasl_listener import SaslListener
+from ottla.config.sasl import OAUTHBEARER
 from ottla.core.security.sasl_outcomes import Authenticated, Challenge, Outcome, Rejected
 from ottla.core.security.session_lifetime import session_lifetime_ms
 from ottla.errors import ErrorCode
@@ -39,6 +40,8 @@ AUTHENTICATE_KEY: Final = 36
 FIRST_VERSION_WITH_REQUESTS: Final = 1
 # ApiVersions and SaslHandshake have names in them, and no more.
 MAX_HANDSHAKE_BYTES: Final = 8 << 10
+# A message of PLAIN or SCRAM, with a header; only tokens are longer.
+MAX_PASSWORD_FRAME_BYTES: Final = 32 << 10
 MIN_SECONDS_BETWEEN_REAUTHENTICATIONS: Final = 1.0
 _SIZE: Final = struct.Struct(">i")
 
@@ -111,6 +114,8 @@ class SaslGate:
         largest = self._listener.settings.max_receive_bytes
         if self._state is not State.EXCHANGE:
             return 0, min(MAX_HANDSHAKE_BYTES, largest)
+        if self._mechanism != OAUTHBEARER:
+            return 0, min(MAX_PASSWORD_FRAME_BYTES, largest)
         return 0, largest
 
     def take(self, frame: memoryview) -> Step | LaterStep | None:

@@ -71,6 +71,12 @@ class StandardAuthorizer:
 def authorizer_of(config: BrokerConfig, acls: AclTable, audit: AuditLog) -> Authorizer:
     """The authorizer of a node with these options."""
     if not config.authorizer_class_name:
+        if len(acls):
+            logger.warning(
+                "acls_without_effect",
+                "there are %(acls)d ACLs, and nothing is denied: authorizer.class.name is not set",
+                acls=len(acls),
+            )
         return OpenAuthorizer()
     super_users = super_user_principals(config.super_users)
     decisions = AccessDecisions(

@@ -26,7 +26,7 @@ steps = st.lists(
         st.integers(0, 15_000) | st.sampled_from([0, 999, 1000, 1001, 60_000]),
         st.integers(-5_000, 2_000_000) | st.floats(0, 1e6),
     ),
-    max_size=60,
+    max_size=25,
 )
 limits = st.integers(1, 1_000_000) | st.floats(0.01, 1e6)
 
