@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from benchmarks.frames import RefusedError, end_offsets
@@ -12,6 +13,7 @@ from benchmarks.measure import Load
 from benchmarks.peers import PARTITIONS_PER_TOPIC
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
 STATISTICS_MS = 100
 CONSUMED_AT_ONCE = 1_000
 FLUSH_SECONDS = 60.0
@@ -135,6 +137,7 @@ def consume(
     records_per_partition: int,
     value_bytes: int,
     seconds: float,
+    options: Mapping[str, object] = NO_OPTIONS,
 ) -> Load:
     """Reads the topics from their start to their end, again and again."""
     requests = _Requests("Fetch")
@@ -150,6 +153,7 @@ def consume(
             "statistics.interval.ms": STATISTICS_MS,
             "stats_cb": requests.read,
             "log_level": 0,
+            **options,
         }
     )
     partitions = [(topic, index) for topic in topics for index in range(PARTITIONS_PER_TOPIC)]

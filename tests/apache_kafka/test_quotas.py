@@ -205,7 +205,7 @@ def waits(address: str) -> dict[str, list[int]]:
             request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
             connection.send(request, 3, "busy")
             seen["busy"] = [connection.receive(ApiVersionsResponse, 3).throttle_time_ms]
-        made = []
+        made: list[int] = []
         with RawConnection(address) as connection:
             for version, partitions in ((7, 21), (7, 1), (5, 1)):
                 # Each on a connection of its own: the one before may be muted.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.broker.listeners import node_without_quotas, plaintext_listener
 
 from ottla.broker.loop.loop_share import LoopShare
-from ottla.broker.network.connection import Connection, Traffic
+from ottla.broker.network.connection import Connection, Host, Traffic
 from ottla.broker.network.receive_buffers import Buffers
 from ottla.broker.network.refusal_log import RefusalLog
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
@@ -90,7 +90,7 @@ class Client:
     def __init__(self, request_count: int) -> None:
         self.host = LateHost()
         self.transport = WrittenTransport()
-        self.connection = Connection(self.host, plaintext_listener())
+        self.connection = Connection(cast(Host, self.host), plaintext_listener())
         self.connection.connection_made(self.transport)
         request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
         frames = b"".join(frame_request(request, VERSION, n, None) for n in range(request_count))

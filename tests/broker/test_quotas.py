@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -24,6 +24,8 @@ from tests.broker.requests import (
 )
 from tests.lasting import LASTING
 
+import ottla
+from ottla.admin import NewTopic, QuotaEntity
 from ottla.client.raw import RawConnection
 from ottla.core.security.quotas.entities import QuotaKind
 from ottla.errors import ErrorCode
@@ -462,6 +464,37 @@ def test_topics_are_not_created_on_first_use_beyond_the_quota(
         assert metadata(limited, f"{topic}-2") == (ErrorCode.LEADER_NOT_AVAILABLE, 0)
         broker.clock.advance("10s")
         assert metadata(limited, f"{topic}-2") == (ErrorCode.NONE, 0)
+
+
+# Nodes and users.
+
+
+def test_a_quota_is_in_force_on_all_nodes_at_once_and_counts_on_each() -> None:
+    with Broker(LASTING, nodes=3) as broker:
+        addresses = broker.bootstrap_servers.split(",")
+        with ExitStack() as opened:
+            nodes = [opened.enter_context(RawConnection(address)) for address in addresses]
+            broker.clock.freeze()
+            set_quotas(nodes[0], APP, request_percentage=1e-9)
+            assert [api_versions(node) for node in nodes] == [1000] * 3
+            broker.clock.advance("1s")
+            set_quotas(nodes[1], APP, request_percentage=None, controller_mutation_rate=1)
+            # Kafka has one controller.
+            create_topics(nodes[0], 7, "one", partitions=21)
+            refused = create_topics(nodes[2], 7, "two")
+            assert refused.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+def test_users_that_have_logged_in_have_quotas_of_their_own() -> None:
+    options = {**LASTING, "allow.everyone.if.no.acl.found": "true"}
+    with Broker(options, security="scram") as broker:
+        with ottla.Admin(broker.client_options("admin")) as admin:
+            admin.create_topics([NewTopic(TOPIC)])
+            admin.alter_client_quotas({QuotaEntity(user="alice"): {"producer_byte_rate": 1}})
+        for user, expected in (("bob", 0), ("alice", 1)):
+            with ottla.Producer(broker.client_options(user)) as producer:
+                producer.send(TOPIC, b"x" * 1000).result(10)
+            assert throttled(broker, QuotaKind.PRODUCER_BYTE_RATE) == expected
 
 
 # Connections that are muted.

@@ -137,7 +137,8 @@ def test_a_missing_right_is_one_line_that_names_it(run: Ottla, line: str, expect
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
-        ("", "expects TLS on this port"),
+        ("", "options of the client are in the file of --command-config"),
+        ("", "expects TLS on this port: set security.protocol"),
         ("security.protocol=SSL", "certificate is not accepted"),
         ("wrong password", "check user name and password in the file of --command-config"),
     ],

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from tests.broker.requests import on_loop
+from tests.broker.requests import on_loop, running
 from tests.client.security.certificates import Certificates, make_certificates
 from tests.clients import tls_clients
 from tests.clients.tls_clients import NOTHING, TlsClient
 from tests.lasting import LASTING
 
+import ottla
 from ottla import Broker
 from ottla.broker.network.refusal_log import MAX_LINES
 
@@ -97,3 +100,49 @@ def test_both_sides_say_why_a_client_does_not_get_in(
     assert lines
     assert reason in lines[0]
     assert len(lines) <= MAX_LINES, "however often it tries"
+
+
+def test_nodes_and_listeners_are_found_by_every_client(
+    client_class: type[TlsClient], certificates: Certificates
+) -> None:
+    """The leaders of the topics are on three nodes, whose addresses a client gets of its own listener."""
+    options = {
+        "listeners": "SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "ssl.keystore.location": str(certificates.server),
+        "ssl.truststore.location": str(certificates.ca),
+        "listener.name.ssl.ssl.client.auth": "required",
+    }
+    with Broker({**LASTING, **options}, nodes=3) as cluster:
+        ways = (
+            (cluster.bootstrap_servers, certificates.ca, certificates.client),
+            (cluster.servers_of_listener("PLAINTEXT"), None, None),
+        )
+        for number, (servers, ca, certificate) in enumerate(ways):
+            client = client_class(servers, ca, certificate)
+            for each in range(2):
+                assert client.there_and_back(f"t-{number}-{each}", b"value") == b"value"
+
+
+def test_certificates_are_renewed_while_clients_work(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    """A producer goes on over its connection, and those that come later meet the new certificate."""
+    file = tmp_path / "server.pem"
+    shutil.copy(certificates.server, file)
+    options = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(file)}
+    with (
+        Broker({**LASTING, **options}) as broker,
+        ottla.Producer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "security.protocol": "SSL",
+                "ssl.truststore.location": str(certificates.ca),
+            }
+        ) as producer,
+    ):
+        assert producer.send("t", b"before").result(10).offset == 0
+        shutil.copy(certificates.wrong_name, file)
+        broker._run_on_loop(running(broker).server._reload_certificates())
+        assert producer.send("t", b"after").result(10).offset == 1
+        newcomer = tls_clients.Ottlas(broker.bootstrap_servers, certificates.ca)
+        assert "IP address mismatch" in newcomer.failure()

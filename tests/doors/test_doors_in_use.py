@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,6 +159,31 @@ def test_handshakes_that_do_not_end_count_as_connections(
         finally:
             for each in silent:
                 each.close()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x16",
+        b"\x16\x03\x01\x00\x05nothing at all",
+        b"\x16\x03\x01\xff\xff" + bytes(70_000),
+        bytes(10_000),
+        b"\x15\x03\x03\x00\x02\x02\x28",
+    ],
+)
+def test_garbage_costs_only_its_connection(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture, garbage: bytes
+) -> None:
+    with open_door("metrics", certificates.server) as opened:
+        address = Endpoint.parse(opened.url.removeprefix("https://"))
+        with socket.create_connection(address, timeout=10) as client, suppress(ConnectionError):
+            client.sendall(garbage)
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(1000):
+                pass
+        answer = httpx.get(f"{opened.url}/metrics", verify=certificates.trust(), timeout=10)
+        assert answer.status_code == 200
+    assert [each for each in caplog.records if each.levelno > logging.INFO] == []
 
 
 def test_a_registry_client_comes_in_with_its_options(

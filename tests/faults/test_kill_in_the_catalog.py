@@ -1,4 +1,4 @@
-"""kill -9 while topics come and go, while the broker starts, and while producer ids are given out."""
+"""kill -9 while topics and ACLs come and go, while the broker starts, and while producer ids are given out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.broker.security.acl_requests import (
+    OPEN_TO_ANONYMOUS,
+    create_acls,
+    delete_acls,
+    describe_acls,
+    topic_acl,
+)
 from tests.faults.processes import BrokerProcess, fault_rng
 from tests.faults.raw_calls import (
     batch_of,
@@ -22,6 +29,7 @@ from tests.faults.raw_calls import (
     topics_of,
 )
 
+from ottla.access import AclBinding
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
 from ottla.client.raw import RawConnection
@@ -31,6 +39,7 @@ from ottla.storage.local import open_local_store
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NAMES = [f"topic-{number}" for number in range(4)]
+ACLS = [topic_acl(f"of-{number}") for number in range(8)]
 CATALOG_KILLS = 12
 ID_KILLS = 20
 OPTION = "retention.ms"
@@ -59,6 +68,9 @@ class CatalogUser:
         self._rng = rng
         self._known = {name: Known() for name in NAMES}
         self._generation = 0
+        # Also what an unanswered request has made of them: all that it asked for, or nothing.
+        self._acls: set[AclBinding] = set()
+        self._maybe_acls: set[AclBinding] = set()
         self.operations = 0
 
     def work_until_killed(self) -> None:
@@ -67,7 +79,10 @@ class CatalogUser:
         try:
             with RawConnection(self._broker.address) as connection:
                 while True:
-                    self._step(connection, self._rng.choice(NAMES))
+                    if self._rng.random() < 0.2:
+                        self._change_acls(connection)
+                    else:
+                        self._step(connection, self._rng.choice(NAMES))
                     self.operations += 1
         except ConnectionError:
             pass
@@ -91,6 +106,17 @@ class CatalogUser:
                 known.maybe_exists = False
                 assert delete_topic(connection, name) is ErrorCode.NONE
                 known.exists = False
+
+    def _change_acls(self, connection: RawConnection) -> None:
+        some = self._rng.sample(ACLS, 3)
+        if self._rng.random() < 0.5:
+            self._maybe_acls = self._acls | set(some)
+            assert {error for error, _ in create_acls(connection, *some)} == {ErrorCode.NONE}
+        else:
+            self._maybe_acls = self._acls - set(some)
+            results = delete_acls(connection, *(acl.to_filter() for acl in some))
+            assert {result.error_code for result in results} == {ErrorCode.NONE}
+        self._acls = self._maybe_acls
 
     def _create(self, connection: RawConnection, name: str, known: Known) -> None:
         self._generation += 1
@@ -130,6 +156,9 @@ class CatalogUser:
                 known.exists = known.maybe_exists = exists
                 if exists:
                     self._check_topic(connection, name, known, there[name].partition_count)
+            acls = set(describe_acls(connection))
+            assert acls in (self._acls, self._maybe_acls)
+            self._acls = self._maybe_acls = acls
 
     def _check_topic(
         self, connection: RawConnection, name: str, known: Known, partition_count: int
@@ -159,7 +188,8 @@ class CatalogUser:
 def test_kills_among_creations_deletions_and_changes_leave_a_consistent_catalog(
     tmp_path: Path,
 ) -> None:
-    broker = BrokerProcess(tmp_path, auto_create_topics_enable="false")
+    options = {**OPEN_TO_ANONYMOUS, "auto.create.topics.enable": "false"}
+    broker = BrokerProcess(tmp_path, **options)
     with broker:
         user = CatalogUser(broker, fault_rng())
         rounds = 0

@@ -1,11 +1,12 @@
 """The long runs, which `make campaign` starts; a failure prints the command that repeats it.
 
 CAMPAIGN_SEED       the seed; random, and printed, unless given
-CAMPAIGN_PARTS      which parts to run: examples,wire,logins,batches,disk,torn,sim,scale,groups,faults,spark,kafka,
-                    packaging,history,hostile
+CAMPAIGN_PARTS      which parts to run: examples,wire,logins,handshakes,batches,disk,torn,sim,scale,groups,faults,spark,
+                    kafka,packaging,history,hostile
 CAMPAIGN_ROUNDS     rounds of all tests that Hypothesis makes examples for (10), each with examples that no other has
 CAMPAIGN_FRAMES     mutated frames (1,000,000)
 CAMPAIGN_LOGINS     mutated logins (50,000)
+CAMPAIGN_HANDSHAKES  mutated handshakes of TLS (5,000)
 CAMPAIGN_BATCHES    mutated record batches (200,000)
 CAMPAIGN_FOLDERS    damaged data folders (1,000)
 CAMPAIGN_FIRST      the first damaged folder, to repeat one (0)
@@ -31,6 +32,7 @@ from pathlib import Path
 
 from tests.fuzz.batches import run_batches
 from tests.fuzz.disk import run_disk
+from tests.fuzz.handshakes import run_handshakes
 from tests.fuzz.logins import run_logins
 from tests.fuzz.torn import TEARS, run_torn
 from tests.fuzz.wire import run_wire
@@ -83,6 +85,11 @@ def wire(folder: Path, seed: int) -> str:
 
 def logins(folder: Path, seed: int) -> str:
     return str(run_logins(folder, seed, number("CAMPAIGN_LOGINS", 50_000), CHECK_EVERY))
+
+
+def handshakes(folder: Path, seed: int) -> str:
+    count = number("CAMPAIGN_HANDSHAKES", 5_000)
+    return str(run_handshakes(folder, seed, count, CHECK_EVERY))
 
 
 def batches(folder: Path, seed: int) -> str:
@@ -173,6 +180,7 @@ PARTS: dict[str, Callable[[Path, int], str]] = {
     "examples": examples,
     "wire": wire,
     "logins": logins,
+    "handshakes": handshakes,
     "batches": batches,
     "disk": disk,
     "torn": torn,

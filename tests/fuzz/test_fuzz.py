@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.fuzz.batches import run_batches
 from tests.fuzz.disk import run_disk
+from tests.fuzz.handshakes import run_handshakes
 from tests.fuzz.logins import run_logins
 from tests.fuzz.torn import TEARS, run_torn
 from tests.fuzz.wire import run_wire
@@ -32,6 +33,13 @@ def test_mutated_logins_get_nobody_in(tmp_path: Path) -> None:
     print(tally)
     assert tally.conversations == 400
     assert tally.answers > 200
+
+
+def test_mutated_handshakes_get_nobody_in(tmp_path: Path) -> None:
+    tally = run_handshakes(tmp_path, SEED, handshakes=60, check_every=60)
+    print(tally)
+    assert tally.handshakes == 60
+    assert tally.finished > 5
 
 
 def test_acknowledged_batches_are_readable_by_every_decoder(tmp_path: Path) -> None:

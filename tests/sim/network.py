@@ -87,6 +87,7 @@ class Host:
         # One of its own: what the share has begun ends with the node.
         self.share = LoopShare(node.cluster.clock.monotonic_seconds)
         self.unfinished = UnfinishedFrames(self.max_frame_bytes)
+        self.refusals = RefusalLog(loop.time)
         self._loop = loop
         self.ends: dict[_ServerEnd, None] = {}
 

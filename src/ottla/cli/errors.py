@@ -10,7 +10,14 @@ from typing import Any, Final
 from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.needed_rights import needed_right
 from ottla.cli.terminal.output import printable
-from ottla.errors import ErrorCode, KafkaError, OttlaError, PartialFailureError, TimedOutError
+from ottla.errors import (
+    ErrorCode,
+    KafkaError,
+    OttlaError,
+    PartialFailureError,
+    TimedOutError,
+    TlsError,
+)
 
 
 class CommandError(OttlaError):
@@ -36,6 +43,7 @@ _MISSING: Final = (
     "it needs {right}: `ottla acls create` grants that, or give the credentials of a user who has it "
     "with --command-config"
 )
+_OPTIONS: Final = "options of the client are in the file of --command-config"
 _ADVICE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`ottla topics list` shows which topics there are",
     ErrorCode.MESSAGE_TOO_LARGE: "-X max.request.size=BYTES raises the limit here, and the config "
@@ -50,6 +58,7 @@ _ADVICE: Final = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _PERMISSION,
     ErrorCode.SECURITY_DISABLED: "ACLs need a broker with the option authorizer.class.name",
     ErrorCode.SASL_AUTHENTICATION_FAILED: "check user name and password in the file of --command-config",
+    ErrorCode.ILLEGAL_SASL_STATE: _OPTIONS,
     ErrorCode.NETWORK_EXCEPTION: "is the broker running? -b HOST:PORT chooses its address",
     ErrorCode.UNSUPPORTED_VERSION: "the cluster is too old for this; `ottla cluster api-versions` shows what it serves",
 }
@@ -86,6 +95,8 @@ def _line_of_kafka(error: KafkaError) -> str:
     right = needed_right(error)
     if right is not None:
         advice = _MISSING.format(right=right)
+    elif isinstance(error, TlsError):
+        advice = _OPTIONS
     elif error.code is ErrorCode.UNSUPPORTED_VERSION and error.context.get("api") == _SASL:
         advice = "it expects no SASL there: see security.protocol, or try another port with -b"
     elif error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and "partition" in error.context:

@@ -26,6 +26,7 @@ _REFUSED: Final = {
     "alter.config.policy.class.name": "its policy would not be enforced",
     "config.providers": "references to a provider would be taken literally",
     "create.topic.policy.class.name": "its policy would not be enforced",
+    "principal.builder.class": "clients would have other names than ACLs have for them",
     "log.message.timestamp.difference.max.ms": (
         "use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms"
     ),

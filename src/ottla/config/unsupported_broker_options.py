@@ -7,7 +7,6 @@ from collections.abc import Mapping
 _REMOVE = "remove it"
 _CLUSTER = "remove it, brokers need no controller, quorum or ZooKeeper"
 _REPLICATION = "remove it, the storage engine replicates"
-_SECURITY = "remove it, listeners are plain TCP without authentication"
 SET_ON_CLIENT = "it is an option of clients, set it there"
 _THREADS = "remove it, one event loop replaces the threads"
 _SHARE_GROUPS = "remove it, there are no share groups"
@@ -68,9 +67,9 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "controller.quorum.": _CLUSTER,
     "controller.socket.timeout.ms": _CLUSTER,
     "create.topic.policy.class.name": _REMOVE,
-    "delegation.token.": _SECURITY,
+    "delegation.token.": "remove it, there are no delegation tokens",
     "delete.records.purgatory.purge.interval.requests": _REMOVE,
-    "early.start.listeners": _SECURITY,
+    "early.start.listeners": _REMOVE,
     "enable.auto.commit": SET_ON_CLIENT,
     "enable.idempotence": SET_ON_CLIENT,
     "fetch.purgatory.purge.interval.requests": _REMOVE,
@@ -117,8 +116,10 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "num.recovery.threads.per.data.dir": _THREADS,
     "num.replica.": _REPLICATION,
     "offsets.commit.required.acks": "remove it, offsets are written like records with acks=all",
-    "password.encoder.": _SECURITY,
-    "principal.builder.class": _SECURITY,
+    "password.encoder.": _REMOVE,
+    "principal.builder.class": (
+        "remove it, ssl.principal.mapping.rules says what names certificates stand for"
+    ),
     "process.roles": _CLUSTER,
     "producer.purgatory.purge.interval.requests": _REMOVE,
     "queued.max.request.bytes": "use socket.request.max.bytes",
@@ -131,7 +132,7 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "request.timeout.ms": _CLUSTER,
     "reserved.broker.max.id": _CLUSTER,
     **UNSUPPORTED_SASL_OPTIONS,
-    "security.": _SECURITY,
+    "security.": "remove it, the nodes of a cluster need no listener between them",
     "server.max.startup.time.ms": _REMOVE,
     "session.timeout.ms": SET_ON_CLIENT,
     "share.": _SHARE_GROUPS,

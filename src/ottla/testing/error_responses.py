@@ -14,7 +14,7 @@ from ottla.wire.types import ZERO_UUID, Fixed, RecordsType, StringType, UuidType
 # Fields that an element of a response has from the element of the request that it answers, besides its key.
 _COPIED: Final = ("topic_id", "resource_type")
 _ERROR_FIELDS: Final = ("error_code", "partition_error_code")
-_ERRORS_IN_ELEMENTS: Final = ("AlterReplicaLogDirs", "DescribeLogDirs")
+_ERRORS_IN_ELEMENTS: Final = ("AlterClientQuotas", "AlterReplicaLogDirs", "DescribeLogDirs")
 
 
 class Refusal(NamedTuple):

@@ -60,9 +60,14 @@ class Tokens:
 class Stage:
     """A broker and what its clients need."""
 
-    def __init__(self, broker: Broker, tokens: Tokens) -> None:
+    def __init__(self, broker: Broker, tokens: Tokens | None = None) -> None:
         self.broker = broker
-        self.tokens = tokens
+        self._tokens = tokens
+
+    @property
+    def tokens(self) -> Tokens:
+        assert self._tokens is not None
+        return self._tokens
 
     def address(self, listener: str) -> str:
         return self.broker.servers_of_listener(listener)

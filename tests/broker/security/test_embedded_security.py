@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,6 +130,13 @@ def test_files_go_with_the_broker_and_keys_are_secret() -> None:
         assert keystore.parent.stat().st_mode & 0o077 == 0
     del broker
     assert not keystore.exists()
+
+
+def test_the_end_of_a_child_process_removes_no_files() -> None:
+    program = "import os, sys\nfrom ottla.broker.security import embedded_security as e\n"
+    program += "s = e.EmbeddedSecurity(e.SECURITIES['tls'])\nif os.fork() == 0: sys.exit()\n"
+    program += "os.wait()\nassert s.settings_of(None).ca.exists()"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_passwords_are_not_in_texts() -> None:

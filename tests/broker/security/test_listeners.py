@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.broker.option_probes import alter_broker
+from tests.broker.requests import BROKER, running, session_with
+from tests.broker.test_describe_configs import OF_BROKER
+from tests.broker.test_describe_configs import options_of as described_options
+from tests.client.security.certificates import STORE_PASSWORD, Certificates
 
 import ottla
 from ottla.client.raw import RawConnection
-from ottla.errors import ConfigError
+from ottla.errors import ConfigError, ErrorCode
 from ottla.model import Endpoint
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -107,3 +112,37 @@ def test_listen_is_short_for_listeners() -> None:
         ottla.Broker(TWO, listen="127.0.0.1:0")
     with pytest.raises(ConfigError, match="does not say for which listener"):
         ottla.Broker(TWO, advertise="broker.example:9092")
+
+
+def test_the_limit_of_a_listener_can_be_altered() -> None:
+    with ottla.Broker(TWO) as broker:
+        external = broker.servers_of_listener("EXTERNAL")
+        with session_with(broker) as connection:
+            name = "listener.name.external.max.connections"
+            assert alter_broker(connection, {name: "1"}) is ErrorCode.NONE
+            shown = described_options(connection, BROKER, "1")[name]
+            assert (shown.value, shown.config_source) == ("1", OF_BROKER)
+            for wrong in ("listener.name.other.max.connections", "listener.name.external.x"):
+                assert alter_broker(connection, {wrong: "1"}) is ErrorCode.INVALID_CONFIG
+        with RawConnection(external) as first:
+            first.call(MetadataRequest(topics=[]), MetadataResponse, 12)
+            with RawConnection(external) as second, pytest.raises((ConnectionError, EOFError)):
+                second.call(MetadataRequest(topics=[]), MetadataResponse, 12)
+
+
+def test_passwords_of_listeners_are_not_shown(certificates: Certificates) -> None:
+    options = {
+        "listeners": "SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "listener.name.ssl.ssl.keystore.location": str(certificates.server_store),
+        "listener.name.ssl.ssl.keystore.password": STORE_PASSWORD,
+    }
+    with ottla.Broker(options) as broker:
+        assert STORE_PASSWORD not in repr(running(broker).node.options.config)
+        with RawConnection(broker.servers_of_listener("PLAINTEXT")) as connection:
+            shown = described_options(connection, BROKER, "1")
+            location = shown["listener.name.ssl.ssl.keystore.location"]
+            assert location.value == str(certificates.server_store)
+            password = shown["listener.name.ssl.ssl.keystore.password"]
+            assert password.is_sensitive
+            assert password.value is None
+            assert STORE_PASSWORD not in str(list(shown.values()))

@@ -73,6 +73,14 @@ class Stage:
             while not {*acls} <= {*await admin.describe_acls(AclFilter(kind, name))}:
                 await asyncio.sleep(0.01)
 
+    async def revoke(self) -> None:
+        """Take all rights of the user away, and wait until that is in force."""
+        async with ottla.aio.Admin(self.admin_options) as admin:
+            mine = AclFilter(principal=self.principal)
+            await admin.delete_acls([mine])
+            while await admin.describe_acls(mine):
+                await asyncio.sleep(0.01)
+
     def producer(self, **options: Any) -> ottla.aio.Producer:
         return ottla.aio.Producer({**self.options, "linger.ms": 0, **dotted(options)})
 
@@ -208,6 +216,40 @@ async def read_a_topic(stage: Stage) -> None:
         await consumer.poll(0.1)
 
 
+async def lose_a_right_and_get_it_back(stage: Stage) -> None:
+    """Both clients go on with what they may do again; nothing has to be made anew."""
+    topic, group = await stage.topic(), f"group6-{stage.name}"
+    await stage.grant(TOPIC, topic, READ, WRITE)
+    await stage.grant(GROUP, group, READ)
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    async with (
+        stage.producer(enable_idempotence=False, metadata_max_age_ms=100) as producer,
+        stage.consumer(group_id=group) as consumer,
+    ):
+        consumer.subscribe([topic])
+        await sent(producer, topic)
+        assert await polled(consumer)
+        await stage.revoke()
+        await refused(sent(producer, topic), code, topic, AbortableError)
+        with pytest.raises(AbortableError, match="AUTHORIZATION_FAILED"):
+            await polled(consumer)
+        await stage.grant(TOPIC, topic, READ, WRITE)
+        await stage.grant(GROUP, group, READ)
+        await sent(producer, topic)
+        assert await comes_back(consumer)
+
+
+async def comes_back(consumer: ottla.aio.Consumer) -> bool:
+    """Whether records come; the errors of requests from before may come first."""
+    for _ in range(100):
+        try:
+            if await consumer.poll(0.2):
+                return True
+        except AbortableError:
+            await asyncio.sleep(0.05)
+    return False
+
+
 async def join_a_group(stage: Stage) -> None:
     topic, group = await stage.topic(), f"group-{stage.name}"
     await stage.grant(TOPIC, topic, READ)
@@ -282,11 +324,7 @@ async def administer(stage: Stage) -> None:
 
 async def play(case: Case, stage: Stage) -> None:
     """Run a case; the user has no rights at its beginning."""
-    async with ottla.aio.Admin(stage.admin_options) as admin:
-        mine = AclFilter(principal=stage.principal)
-        await admin.delete_acls([mine])
-        while await admin.describe_acls(mine):
-            await asyncio.sleep(0.01)
+    await stage.revoke()
     await asyncio.wait_for(case(stage), 60)
 
 
@@ -311,6 +349,7 @@ CASES: tuple[Case, ...] = (
     write_in_a_transaction,
     commit_offsets_in_a_transaction,
     read_a_topic,
+    lose_a_right_and_get_it_back,
     join_a_group,
     subscribe_to_a_topic,
     administer,

@@ -49,6 +49,16 @@ DIFFERENCES: Final = (
         {"(user=bob UNKNOWN_SERVER_ERROR)": '(user=bob UNACCEPTABLE_CREDENTIAL "Empty key")'},
     ),
     Difference(
+        "FindCoordinator",
+        "there are no share groups: a coordinator that may come later would be waited for",
+        {
+            f"(key={name}:AAAAAAAAAAAAAAAAAAAAAQ:0 node_id=-1 COORDINATOR_NOT_AVAILABLE)": (
+                f"(key={name}:AAAAAAAAAAAAAAAAAAAAAQ:0 node_id=-1 INVALID_REQUEST)"
+            )
+            for name in ("mine", "theirs")
+        },
+    ),
+    Difference(
         "Fetch",
         "there are no replicas to which a partition could belong: a replica reads as a consumer",
         {

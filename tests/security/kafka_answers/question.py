@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tests.security.kafka_answers.answer_text import REFUSALS
-from tests.security.kafka_answers.situations import CALLER, SUPER_USER, Acl, Situation, matrix
+from tests.security.kafka_answers.situations import CALLER, MINE, SUPER_USER, Acl, Situation, matrix
 from tests.security.kafka_answers.world import World
 
 from ottla.access import ResourceType
@@ -20,6 +20,7 @@ class Question(NamedTuple):
 
     `before` asks for something else first, and says what the question is then. `restore` makes the world again what
     it was before an answer. ACLs that are `always` in force are so in every situation.
+    `prefix` is what the topics that ACLs are about begin with.
     """
 
     api: str
@@ -32,6 +33,7 @@ class Question(NamedTuple):
     caller: str = CALLER
     before: Callable[[World, Situation], Fields] | None = None
     always: frozenset[Acl] = frozenset()
+    prefix: str = MINE
 
     def fields_in(self, world: World, situation: Situation) -> Fields:
         if self.before is not None:
@@ -43,7 +45,7 @@ class Question(NamedTuple):
         if self.about is None:
             return [SUPER_USER]
         return [
-            each.of(self.caller).with_acls(self.always)
+            each.of(self.caller).on(self.prefix).with_acls(self.always)
             for each in (*matrix(self.about), *self.besides)
         ]
 

@@ -103,6 +103,15 @@ class Situation(NamedTuple):
         )
         return self._replace(acls=frozenset(acls), caller=caller)
 
+    def on(self, prefix: str) -> Situation:
+        """The same with another beginning of names than `mine`."""
+        acls = (
+            acl._replace(name=prefix) if acl.name == MINE and acl.type is TOPIC else acl
+            for acl in self.acls
+        )
+        group = self.group.replace(_WORDS[TOPIC], f"topics {prefix}*")
+        return self._replace(group=group, acls=frozenset(acls))
+
     def with_acls(self, acls: frozenset[Acl]) -> Situation:
         return self._replace(acls=self.acls | acls)
 

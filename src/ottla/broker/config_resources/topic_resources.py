@@ -9,6 +9,7 @@ from ottla.broker.node import Node
 from ottla.config.describe import DescribedOption
 from ottla.config.topic import TopicConfig
 from ottla.core.outcomes import Refused
+from ottla.errors import ErrorCode
 
 
 class TopicResources:
@@ -21,6 +22,8 @@ class TopicResources:
         return topic if isinstance(topic, Refused) else node.options.describe_topic(topic)
 
     def options_set(self, node: Node, name: str) -> Mapping[str, str] | Refused:
+        if not name:
+            return Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         topic = node.topics.find(name)
         return topic if isinstance(topic, Refused) else topic.config
 

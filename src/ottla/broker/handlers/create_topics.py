@@ -16,7 +16,7 @@ from ottla.broker.security.authorization import (
     refuse_topic,
 )
 from ottla.broker.security.caller import Caller
-from ottla.core.catalog import NewTopic, Topic
+from ottla.core.catalog import METADATA_TOPIC, NewTopic, Topic
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
@@ -67,7 +67,9 @@ def _respond(
 def _denied(
     node: Node, request: CreateTopicsRequest, caller: Caller
 ) -> Generator[None, None, dict[str, Refused]]:
-    """The topics that the client may not create; one that is asked for twice is refused for that."""
+    """The topics that the client may not create; one that is asked for twice is refused for that, and Kafka's own
+    catalog for its name.
+    """
     denied: dict[str, Refused] = {}
     if has_cluster_right(node, caller, Operation.CREATE):
         return denied
@@ -75,7 +77,8 @@ def _denied(
     for number, (name, count) in enumerate(times.items()):
         if not number % TOPICS_PER_STEP:
             yield
-        if count == 1 and refuse_topic(node, caller, Operation.CREATE, name) is not None:
+        may_be_denied = count == 1 and name != METADATA_TOPIC
+        if may_be_denied and refuse_topic(node, caller, Operation.CREATE, name) is not None:
             denied[name] = _DENIED
     return denied
 

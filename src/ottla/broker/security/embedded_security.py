@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import tempfile
@@ -95,7 +96,7 @@ class EmbeddedSecurity:
         self.security = security
         self.passwords: dict[str, str] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="ottla-security-"))
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        weakref.finalize(self, _remove, self._folder, os.getpid())
         self._certificates: dict[str, Path] = {}
         self._ca: Path | None = None
         self._server: Path | None = None
@@ -158,6 +159,12 @@ class EmbeddedSecurity:
             made = make_client(self._folder, user, days=_CERTIFICATE_DAYS)
             self._certificates[user] = made.path
         return self._certificates[user]
+
+
+def _remove(folder: Path, owner: int) -> None:
+    # A child of the process has the same finalizers, and its end is not the broker's.
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def options_for(client: Client, servers: str, settings: ClientSettings) -> dict[str, object]:

@@ -225,6 +225,11 @@ class SaslGate:
 
     def _evaluate(self, message: bytes, asked: _Asked | None) -> Step | LaterStep:
         assert self._exchange is not None
+        if not self._is_reauthentication and self._listener.has_too_many_failures(
+            self._caller.peer.host
+        ):
+            # Else an address could guess by as many connections as it has made beforehand.
+            raise CloseConnectionError("too many logins from its address have failed")
         evaluation = self._exchange.evaluate(message)
         if isinstance(evaluation, Challenge | Authenticated | Rejected):
             return self._follow(evaluation, asked)

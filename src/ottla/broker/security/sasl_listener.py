@@ -101,6 +101,10 @@ class SaslListener:
         make = self._exchanges.get(mechanism)
         return None if make is None else make()
 
+    def has_too_many_failures(self, host: str) -> bool:
+        """Whether a further login from an address would have to wait for too long."""
+        return self.failed_logins.is_too_much(host, self.node.cluster.clock.monotonic_seconds())
+
     def delay_of_failure(self, host: str) -> float:
         """How long the answer to a failed login waits, in seconds."""
         delay_ms = self.node.options.config.connection_failed_authentication_delay_ms

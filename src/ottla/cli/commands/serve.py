@@ -42,7 +42,7 @@ COMMAND: Final = Command(
     [
         Option(
             "--listen",
-            "HOST:PORT, or PROTOCOL://HOST:PORT with PLAINTEXT or SSL; repeatable; "
+            "HOST:PORT, or PROTOCOL://HOST:PORT: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; repeatable; "
             f"default: {DEFAULT_LISTEN}, or listeners of the file; port 0 picks one",
             metavar="ADDRESS",
             multiple=True,

@@ -18,6 +18,19 @@ OPTIONS = [
     *((GROUP_KIND, name, "consumer.session.timeout.ms", "50000") for name in BOTH),
     *((CLIENT_METRICS, name, "interval.ms", "1000") for name in BOTH),
 ]
+# What is wrong with a resource, or with its option.
+ODD = [
+    (TOPIC_KIND, "mine", "nonsense", "1"),
+    (TOPIC_KIND, "theirs", "retention.ms", "some"),
+    (TOPIC_KIND, "", "retention.ms", "1000"),
+    (TOPIC_KIND, "mine bad", "retention.ms", "1000"),
+    (TOPIC_KIND, "__consumer_offsets", "retention.ms", "1000"),
+    (BROKER, "7", "message.max.bytes", "1000000"),
+    (BROKER, "x", "message.max.bytes", "1000000"),
+    (GROUP_KIND, "", "consumer.session.timeout.ms", "50000"),
+    (GROUP_KIND, "mine", "nonsense", "1"),
+    (CLIENT_METRICS, "", "interval.ms", "1000"),
+]
 
 
 def _described(*kinds: int) -> list[dict[str, Any]]:
@@ -107,5 +120,40 @@ QUESTIONS = [
         "subscriptions and groups",
         {"resource_types": [CLIENT_METRICS, GROUP_KIND]},
         [CLUSTER],
+    ),
+    *(
+        Question(
+            api,
+            [versions],
+            "odd resources, only validated",
+            {
+                "resources": [
+                    {
+                        "resource_type": kind,
+                        "resource_name": name,
+                        "configs": [{"name": option, "value": value, **operation}],
+                    }
+                    for kind, name, option, value in ODD
+                ],
+                "validate_only": True,
+            },
+            [TOPIC, GROUP, CLUSTER],
+        )
+        for api, versions, operation in (
+            ("AlterConfigs", 2, {}),
+            ("IncrementalAlterConfigs", 1, {"config_operation": SET}),
+        )
+    ),
+    Question(
+        "DescribeConfigs",
+        [4],
+        "odd resources",
+        {
+            "resources": [
+                {"resource_type": kind, "resource_name": name, "configuration_keys": [option]}
+                for kind, name, option, _ in ODD
+            ]
+        },
+        [TOPIC, GROUP, CLUSTER],
     ),
 ]

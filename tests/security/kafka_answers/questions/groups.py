@@ -24,7 +24,7 @@ IDLE = tuple(f"{name}-idle" for name in BOTH)
 NEW = tuple(f"{name}-new" for name in BOTH)
 FRESH, NEWCOMER = "mine-fresh", "newcomer"
 STRANGER = {"group_id": "mine", "member_id": "stranger"}
-GROUP_KEY, TRANSACTION_KEY = 0, 1
+GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
 SEEN = "theirs-log"
 
 
@@ -105,6 +105,23 @@ QUESTIONS = [
             ("groups", GROUP_KEY, [GROUP]),
             ("transactional ids", TRANSACTION_KEY, [TRANSACTIONAL_ID]),
         )
+    ),
+    Question(
+        "FindCoordinator",
+        [6],
+        "of two share partitions",
+        {
+            "coordinator_keys": [f"{name}:AAAAAAAAAAAAAAAAAAAAAQ:0" for name in BOTH],
+            "key_type": SHARE_KEY,
+        },
+        [GROUP, TOPIC, CLUSTER],
+    ),
+    Question(
+        "FindCoordinator",
+        [3, 6],
+        "of an unknown kind",
+        {"key": "mine", "coordinator_keys": list(BOTH), "key_type": 7},
+        [GROUP, TRANSACTIONAL_ID],
     ),
     Question(
         "JoinGroup",
@@ -248,5 +265,60 @@ QUESTIONS = [
         "four groups",
         {"group_ids": [*NEW, *GONE], "include_authorized_operations": True},
         [GROUP, TOPIC],
+    ),
+    Question(
+        "JoinGroup",
+        [9],
+        "a group without a name, and a session that is too short",
+        {
+            "group_id": "",
+            "session_timeout_ms": 1,
+            "rebalance_timeout_ms": 10_000,
+            "protocol_type": "consumer",
+        },
+        [GROUP],
+    ),
+    Question("DescribeGroups", [6], "a group without a name", {"groups": [""]}, [GROUP]),
+    Question(
+        "DeleteGroups",
+        [2],
+        "a group with members, and one twice",
+        {"groups_names": ["mine", "theirs", "mine"]},
+        [GROUP],
+    ),
+    Question(
+        "OffsetCommit",
+        [9],
+        "a generation that the group does not have",
+        {
+            **_committed(BY_NAME, "mine"),
+            "generation_id_or_member_epoch": 99,
+            "member_id": "stranger",
+        },
+        [GROUP, TOPIC],
+    ),
+    Question(
+        "OffsetDelete",
+        [0],
+        "four topics of a group that does not exist",
+        {
+            "group_id": "mine-gone",
+            "topics": [{"name": name, "partitions": [{"partition_index": 0}]} for name in FOUR],
+        },
+        [GROUP, TOPIC],
+    ),
+    Question(
+        "OffsetFetch",
+        [9],
+        "four topics of groups that do not exist",
+        _fetched(*GONE, topics=BY_NAME),
+        [GROUP, TOPIC],
+    ),
+    Question(
+        "ConsumerGroupHeartbeat",
+        [1],
+        "a request that is wrong",
+        {"group_id": FRESH, "member_id": "", "member_epoch": 0},
+        [GROUP],
     ),
 ]

@@ -22,6 +22,7 @@ from ottla.records.record import Record
 
 WRITTEN = (*(f"{name}-log" for name in BOTH), *GONE)
 FETCH_VERSION = 18
+INTERNAL = ("__consumer_offsets", "__transaction_state")
 KINDS = {
     "records": (batch_of(b"v"), None, [TOPIC]),
     "records of an idempotent producer": (sequenced(MADE_UP, 0), None, [TOPIC, CLUSTER]),
@@ -50,8 +51,8 @@ def _written(records: bytes, transactional_id: str | None, names: Any) -> dict[s
     }
 
 
-def _read(names: Any, **fields: Any) -> dict[str, Any]:
-    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+def _read(names: Any, offset: int = 0, **fields: Any) -> dict[str, Any]:
+    partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
     return {
         "max_wait_ms": 0,
         "min_bytes": 0,
@@ -126,5 +127,55 @@ QUESTIONS = [
         {},
         [TOPIC],
         before=_continued,
+    ),
+    Question(
+        "Produce",
+        [12],
+        "records, to internal topics and a name that no topic can have",
+        _written(batch_of(b"v"), None, [{"name": name} for name in (*INTERNAL, "bad name")]),
+        [TOPIC],
+        prefix="__consumer",
+    ),
+    Question(
+        "Produce",
+        [12],
+        "records of a transaction without a transactional id",
+        _written(KINDS["records of a transaction"][0], None, [{"name": "mine-log"}]),
+        [TRANSACTIONAL_ID, TOPIC],
+    ),
+    Question(
+        "Produce",
+        [12],
+        "a partition that does not exist",
+        {
+            "acks": -1,
+            "timeout_ms": 10_000,
+            "topic_data": [
+                {
+                    "name": name,
+                    "partition_data": [{"index": 9, "records": batch_of(b"v")}],
+                }
+                for name in WRITTEN
+            ],
+        },
+        [TOPIC],
+    ),
+    Question(
+        "Produce",
+        [12],
+        "with a wrong number of acknowledgements",
+        {
+            **_written(batch_of(b"v"), None, [{"name": name} for name in WRITTEN[:2]]),
+            "acks": 7,
+        },
+        [TOPIC],
+    ),
+    Question(
+        "Fetch",
+        [12],
+        "internal topics, behind their end",
+        _read([{"topic": name} for name in INTERNAL], offset=1 << 40),
+        [TOPIC],
+        prefix="__consumer",
     ),
 ]

@@ -14,6 +14,8 @@ DOOMED = tuple(f"{name}-doomed" for name in BOTH)
 AUTO = tuple(f"{name}-auto" for name in BOTH)
 MADE = tuple(f"{name}-made" for name in BOTH)
 PREFERRED = 0
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+CONSUMER = "__consumer"
 
 
 def _named(*names: str, **fields: Any) -> list[dict[str, Any]]:
@@ -245,5 +247,73 @@ QUESTIONS = [
         "four topics",
         {"topics": [{"topic": name, "partitions": [0]} for name in FOUR]},
         [CLUSTER],
+    ),
+    Question(
+        "Metadata",
+        [13],
+        "internal topics by name",
+        {"topics": _named(*INTERNAL), "allow_auto_topic_creation": True},
+        [TOPIC, CLUSTER],
+        prefix=CONSUMER,
+    ),
+    Question(
+        "Metadata",
+        [13],
+        "a name that no topic can have",
+        {"topics": _named("mine bad", "theirs bad"), "allow_auto_topic_creation": True},
+        [TOPIC, CLUSTER],
+    ),
+    Question(
+        "DescribeTopicPartitions",
+        [0],
+        "all topics from theirs",
+        {"topics": [], "cursor": {"topic_name": "theirs", "partition_index": 0}},
+        [TOPIC],
+    ),
+    Question(
+        "CreateTopics",
+        [7],
+        "names that no topic can have, and one twice, only validated",
+        _creation("mine bad", "theirs bad", "mine-made", "mine-made", validate_only=True),
+        [TOPIC, CLUSTER],
+    ),
+    Question(
+        "CreateTopics",
+        [7],
+        "internal topics, only validated",
+        _creation(*INTERNAL, "__cluster_metadata", validate_only=True),
+        [TOPIC, CLUSTER],
+        prefix=CONSUMER,
+    ),
+    Question(
+        "CreateTopics",
+        [7],
+        "wrong counts, and an option that does not exist, only validated",
+        {
+            "topics": [
+                *_named("mine-made", "theirs-made", num_partitions=0, replication_factor=1),
+                *_named(
+                    "mine-other",
+                    "theirs-other",
+                    num_partitions=1,
+                    replication_factor=1,
+                    configs=[{"name": "nonsense", "value": "1"}],
+                ),
+            ],
+            "timeout_ms": 10_000,
+            "validate_only": True,
+        },
+        [TOPIC, CLUSTER],
+    ),
+    Question(
+        "DeleteRecords",
+        [2],
+        "of internal topics",
+        {
+            "topics": _named(*INTERNAL, partitions=[{"partition_index": 0, "offset": 0}]),
+            "timeout_ms": 10_000,
+        },
+        [TOPIC],
+        prefix=CONSUMER,
     ),
 ]

@@ -116,4 +116,55 @@ QUESTIONS = [
     Question(
         "ListTransactions", [0, 2], "all transactions", {"duration_filter": -1}, [TRANSACTIONAL_ID]
     ),
+    Question(
+        "AddPartitionsToTxn",
+        [3],
+        "an internal topic, of a producer that is not known",
+        {
+            "v3_and_below_transactional_id": "mine",
+            "v3_and_below_producer_id": MADE_UP,
+            "v3_and_below_producer_epoch": 0,
+            "v3_and_below_topics": [{"name": "__consumer_offsets", "partitions": [0]}],
+        },
+        [TRANSACTIONAL_ID, TOPIC],
+    ),
+    Question(
+        "InitProducerId",
+        [5],
+        "with an empty transactional id",
+        {"transactional_id": "", "transaction_timeout_ms": 10_000, **NOBODY},
+        [TRANSACTIONAL_ID, TOPIC, CLUSTER],
+    ),
+    Question(
+        "InitProducerId",
+        [5],
+        "with a timeout that is too long",
+        {**MINE, "transaction_timeout_ms": 1 << 30},
+        [TRANSACTIONAL_ID],
+    ),
+    Question(
+        "EndTxn",
+        [5],
+        "of a transactional id that does not exist",
+        {**MINE, "transactional_id": "mine-gone", "committed": False},
+        [TRANSACTIONAL_ID],
+    ),
+    Question(
+        "AddOffsetsToTxn",
+        [4],
+        "of names that do not exist",
+        {**MINE, "transactional_id": "mine-gone", "group_id": "mine-gone"},
+        [TRANSACTIONAL_ID, GROUP],
+    ),
+    Question(
+        "ListTransactions",
+        [2],
+        "those that match a pattern, in one state",
+        {
+            "duration_filter": -1,
+            "state_filters": ["Ongoing"],
+            "transactional_id_pattern": "mine|theirs",
+        },
+        [TRANSACTIONAL_ID],
+    ),
 ]

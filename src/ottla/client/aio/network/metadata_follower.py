@@ -102,13 +102,18 @@ class MetadataFollower:
         """The topic, once it is known."""
         deadline = self._loop.time() + timeout_ms / 1000
         self.want_topic(name)
+        first_version = self.state.version
         while True:
             cluster = self.state.cluster
             found = cluster.topics.get(name)
             if found is not None:
                 return found
             error = cluster.errors.get(name)
-            if error is not None and not error.retriable:
+            is_old = self.state.version == first_version
+            if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED and is_old:
+                # As in Kafka's client: somebody may have granted the right since the last answer.
+                self.request_update()
+            elif error is not None and not error.retriable:
                 raise cluster.error_of(name)
             left_ms = (deadline - self._loop.time()) * 1000
             if left_ms <= 0:

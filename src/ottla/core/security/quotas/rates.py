@@ -72,37 +72,38 @@ class WindowedRate:
             self._samples[self._current].reset(now_ms)
         return self._samples[self._current]
 
-    def _forget_old(self, windows: Windows, now_ms: int) -> None:
-        span_ms = windows.span_ms
+    def _measure(self, windows: Windows, now_ms: int) -> tuple[float, int]:
+        """What was recorded, and the time over which it is measured; forgets windows that are over."""
+        if not self._samples:
+            self._samples.append(_Sample(now_ms))
+        span_ms, total, oldest_ms = windows.span_ms, 0.0, now_ms
         for sample in self._samples:
             if now_ms - sample.last_ms >= span_ms:
                 sample.reset(now_ms)
-
-    def per_second(self, windows: Windows, now_ms: int) -> float:
-        """The rate now."""
-        self._forget_old(windows, now_ms)
-        total = 0.0
-        for sample in self._samples:
             total += sample.value
-        return total / (self.measured_ms(windows, now_ms) / MS_PER_SECOND)
-
-    def measured_ms(self, windows: Windows, now_ms: int) -> int:
-        """The time over which the rate is measured: at least all windows but one, even if it began a moment ago."""
-        self._forget_old(windows, now_ms)
-        if not self._samples:
-            self._samples.append(_Sample(now_ms))
-        elapsed_ms = now_ms - min(sample.start_ms for sample in self._samples)
+            if sample.start_ms < oldest_ms:
+                oldest_ms = sample.start_ms
+        elapsed_ms = now_ms - oldest_ms
         missing = windows.number - 1 - elapsed_ms // windows.size_ms
         if missing > 0:
             elapsed_ms += missing * windows.size_ms
-        return max(elapsed_ms, 1)
+        return total, max(elapsed_ms, 1)
+
+    def per_second(self, windows: Windows, now_ms: int) -> float:
+        """The rate now."""
+        total, measured_ms = self._measure(windows, now_ms)
+        return total / (measured_ms / MS_PER_SECOND)
+
+    def measured_ms(self, windows: Windows, now_ms: int) -> int:
+        """The time over which the rate is measured: at least all windows but one, even if it began a moment ago."""
+        return self._measure(windows, now_ms)[1]
 
     def throttle_ms(self, limit: float, windows: Windows, now_ms: int) -> int:
         """How long nothing must be recorded until the rate is the limit again; 0 if it is within."""
-        rate = self.per_second(windows, now_ms)
+        total, measured_ms = self._measure(windows, now_ms)
+        rate = total / (measured_ms / MS_PER_SECOND)
         if rate <= limit:
             return 0
-        measured_ms = self.measured_ms(windows, now_ms)
         return min(_rounded((rate - limit) / limit * measured_ms), MAX_THROTTLE_MS)
 
 

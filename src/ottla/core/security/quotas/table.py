@@ -78,21 +78,19 @@ class QuotaTable:
             return None
         if not client_id:
             return self._of_user(limits, user)
-        levels: tuple[tuple[_Level, ClientKey], ...] = (
-            ((user, client_id), (user, client_id)),
-            ((user, DEFAULT), (user, client_id)),
-            ((user, None), (user, "")),
-            ((DEFAULT, client_id), (user, client_id)),
-            ((DEFAULT, DEFAULT), (user, client_id)),
-            ((DEFAULT, None), (user, "")),
-            ((None, client_id), ("", client_id)),
-            ((None, DEFAULT), ("", client_id)),
-        )
-        for level, shared_by in levels:
-            limit = limits.get(level)
+        for name in (user, DEFAULT):
+            limit = limits.get((name, client_id))
+            if limit is None:
+                limit = limits.get((name, DEFAULT))
             if limit is not None:
-                return AppliedQuota(limit, shared_by)
-        return None
+                return AppliedQuota(limit, (user, client_id))
+            limit = limits.get((name, None))
+            if limit is not None:
+                return AppliedQuota(limit, (user, ""))
+        limit = limits.get((None, client_id))
+        if limit is None:
+            limit = limits.get((None, DEFAULT))
+        return None if limit is None else AppliedQuota(limit, ("", client_id))
 
     def _of_user(self, limits: Mapping[_Level, float], user: str) -> AppliedQuota | None:
         """The quota of a client without a client id: in Kafka those of client ids, the default too, are not its."""

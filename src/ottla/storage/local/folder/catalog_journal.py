@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
 
@@ -19,6 +20,8 @@ logger = EventLog(__name__)
 _REWRITE_BYTES: Final = 256 * 1024
 _REWRITE_FACTOR: Final = 4
 _CRC_DIGITS: Final = 8
+# Credentials of users are for no one else: passwords can be guessed by them.
+_MODE: Final = 0o600
 
 
 def encode_line(revision: int, epoch: int, changes: Mapping[str, JsonValue]) -> bytes:
@@ -54,7 +57,10 @@ class Journal:
         self._epoch = 0
         self._failure: str | None = None
         self.is_new = not os.path.exists(path)
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        # One of an earlier version can be read by others; it had no credentials of users.
+        with suppress(PermissionError):
+            os.fchmod(self._fd, _MODE)
         try:
             self._size_bytes = self._load()
             if self.is_new:
@@ -169,7 +175,7 @@ class Journal:
         if self._size_bytes < _REWRITE_FACTOR * len(line):
             return
         try:
-            checkpoint_files.replace_file(self._path, line)
+            checkpoint_files.replace_file(self._path, line, mode=_MODE)
             fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
             checkpoint_files.sync_path(os.path.dirname(self._path))
         except OSError as error:

@@ -34,11 +34,11 @@ def write_all(fd: int, data: bytes | bytearray | memoryview) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-def replace_file(path: str, data: bytes) -> None:
+def replace_file(path: str, data: bytes, *, mode: int = 0o644) -> None:
     """Replaces a file in one step: a crash leaves the old or the new one, whole and on disk."""
     temporary = path + layout.TEMPORARY_SUFFIX
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
             write_all(fd, data)
             os.fsync(fd)
