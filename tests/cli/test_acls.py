@@ -187,6 +187,19 @@ def is_there(done: Result, name: str) -> None:
     assert name in done.out
 
 
+def test_the_verbs_of_kafkas_tools_are_answered_with_ours(inside: Ottla) -> None:
+    for words, ours in (
+        (["acls", "--add", "--topic", "t"], "ottla acls create"),
+        (["acls", "remove", "--topic", "t"], "ottla acls delete"),
+        (["users", "add", "alice"], "ottla users create"),
+        (["quotas", "describe"], "ottla quotas list"),
+    ):
+        done = inside(*words)
+        assert done.code == 2
+        assert f"write `{ours}`" in done.err.splitlines()[-1]
+    assert "write NAME=VALUE" in inside("quotas", "set", "--add-config", "a=b").err
+
+
 def test_a_cluster_without_an_authorizer_says_so_in_one_line(inside: Ottla) -> None:
     done = inside("acls", "list")
     assert (done.code, done.out) == (1, "")

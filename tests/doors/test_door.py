@@ -57,9 +57,8 @@ def test_a_certificate_that_cannot_be_used_is_refused(
         (certificates.ca, "has no private key"),
         (tmp_path / "missing.pem", "cannot be read"),
     ):
-        door = Door.read("--metrics", "https://127.0.0.1:0", certificate=file)
         with pytest.raises(ConfigError, match=problem):
-            door.context()
+            Door.read("--metrics", "https://127.0.0.1:0", certificate=file)
 
 
 def test_the_certificate_of_the_broker_is_used_where_no_other_is_given(

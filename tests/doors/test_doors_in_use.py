@@ -19,7 +19,7 @@ import ottla
 from ottla.app.life.health_server import HealthServer
 from ottla.broker.metrics import listener as metrics_listener
 from ottla.broker.security.development_certificates import make_ca, make_server
-from ottla.doors import certificate
+from ottla.doors import asgi_server, certificate
 from ottla.doors.door import Door
 from ottla.exposition import Metric, Page
 from ottla.model import Endpoint
@@ -184,6 +184,24 @@ def test_garbage_costs_only_its_connection(
         answer = httpx.get(f"{opened.url}/metrics", verify=certificates.trust(), timeout=10)
         assert answer.status_code == 200
     assert [each for each in caplog.records if each.levelno > logging.INFO] == []
+
+
+@pytest.mark.parametrize("kind", ["registry", "app"])
+def test_a_request_has_to_begin_in_time(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(asgi_server, "HEAD_SECONDS", 0.05)
+    with open_door(kind, certificates.server) as opened:
+        address = Endpoint.parse(opened.url.removeprefix("https://"))
+        trust = certificates.trust()
+        with (
+            socket.create_connection(address, timeout=10) as bare,
+            trust.wrap_socket(bare, server_hostname="127.0.0.1") as client,
+        ):
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: ")
+            assert client.recv(1) == b""
+        answer = httpx.get(opened.url + opened.page, verify=trust, timeout=10)
+        assert answer.status_code == 200
 
 
 def test_a_registry_client_comes_in_with_its_options(

@@ -49,7 +49,7 @@ class Door:
             raise ConfigError(
                 f"{what} {address} does not use its certificate: write https://{endpoint}"
             )
-        return cls(
+        door = cls(
             what,
             endpoint,
             _certificate(what, address, certificate, certificate_otherwise)
@@ -57,6 +57,8 @@ class Door:
             else None,
             None if login is None else LoginFile(login),
         )
+        door.context()  # what is wrong with the certificate is told now
+        return door
 
     @property
     def scheme(self) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tests import maven
@@ -34,6 +35,8 @@ OPTIONS: dict[str, object] = {
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
 }
+# Who is allowed what no ACL is about.
+OPEN_WITHOUT_ACLS: dict[str, object] = {"allow.everyone.if.no.acl.found": "true"}
 _LOGIN = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
     f'username="admin" password="{PASSWORDS["admin"]}" '
@@ -51,10 +54,11 @@ class Addresses(NamedTuple):
 
 
 @contextmanager
-def secured_ottla() -> Iterator[Addresses]:
+def secured_ottla(more: Mapping[str, object] = MappingProxyType({})) -> Iterator[Addresses]:
     """Our broker."""
     options = {
         **OPTIONS,
+        **more,
         "listeners": "OPEN://127.0.0.1:0,LOGIN://127.0.0.1:0",
         "listener.security.protocol.map": "OPEN:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
@@ -65,7 +69,9 @@ def secured_ottla() -> Iterator[Addresses]:
 
 
 @contextmanager
-def secured_kafka(folder: Path) -> Iterator[Addresses]:
+def secured_kafka(
+    folder: Path, more: Mapping[str, object] = MappingProxyType({})
+) -> Iterator[Addresses]:
     """Apache Kafka; its broker and its controller log in at each other as the super user."""
     jars = maven.kafka_server(folder)
     ports = free_ports(3)
@@ -73,6 +79,7 @@ def secured_kafka(folder: Path) -> Iterator[Addresses]:
     listeners = f"OPEN://{anonymous},LOGIN://{login}"
     options: dict[str, object] = {
         **OPTIONS,
+        **more,
         "listeners": f"{listeners},CONTROLLER://{controller}",
         "advertised.listeners": listeners,
         "listener.security.protocol.map": "OPEN:PLAINTEXT,LOGIN:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",

@@ -17,6 +17,7 @@ from tests.security.kafka_answers.world import World
 
 FOLDER: Final = Path(__file__).parent
 RECORDED: Final = FOLDER / "recorded"
+RECORDED_WITHOUT_ACLS: Final = RECORDED / "open_without_acls"
 
 CHAPTERS: Final[Mapping[str, list[Question]]] = {
     path.stem: importlib.import_module(
@@ -109,9 +110,9 @@ def _section(found: Mapping[Situation, str]) -> str:
     return "\n" + "\n".join(parts)
 
 
-def recorded(apis: Iterable[str]) -> dict[str, str]:
+def recorded(apis: Iterable[str], folder: Path = RECORDED) -> dict[str, str]:
     """What Apache Kafka answers, by the record."""
-    paths = {api: RECORDED / f"{api}.txt" for api in apis}
+    paths = {api: folder / f"{api}.txt" for api in apis}
     return {api: path.read_text(encoding="utf-8") for api, path in paths.items() if path.exists()}
 
 
@@ -129,6 +130,7 @@ def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     )
 
 
-def record(texts: Mapping[str, str]) -> None:
+def record(texts: Mapping[str, str], folder: Path = RECORDED) -> None:
+    folder.mkdir(exist_ok=True)
     for api, text in texts.items():
-        (RECORDED / f"{api}.txt").write_text(text, encoding="utf-8")
+        (folder / f"{api}.txt").write_text(text, encoding="utf-8")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.app.life.health_routes import PROBES, HealthSource, health_routes, missing_packages
 from ottla.doors.asgi_login import LoginRequired
+from ottla.doors.asgi_server import server_config
 from ottla.doors.door import Door
 from ottla.errors import OttlaError
 from ottla.model import Endpoint
@@ -43,24 +44,18 @@ class HealthServer:
         except ImportError as error:
             raise missing_packages("--health") from error
         routes = health_routes(self._source)
-        context = self.door.context()
         host = self.door.endpoint.host
         self._socket = _listen(self.door.endpoint)
         self.door = self.door.at(Endpoint(host, int(self._socket.getsockname()[1])))
         self.door.warn_if_open()
         login = self.door.login
-        config = uvicorn.Config(
+        config = server_config(
             routes if login is None else LoginRequired(routes, login, PROBES),
+            self.door,
+            max_connections=_MAX_CONNECTIONS,
+            stop_seconds=1,
             loop="asyncio",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            limit_concurrency=_MAX_CONNECTIONS,
-            timeout_graceful_shutdown=1,
         )
-        config.load()
-        config.ssl = context
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="ottla-app-health", daemon=True)
         self._thread.start()

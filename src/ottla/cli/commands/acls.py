@@ -191,7 +191,7 @@ _CREATE: Final = Command(
         "    --resource-pattern-type prefixed",
         "ottla acls create --deny-principal User:guest --allow-principal 'User:*' --operation Describe --cluster",
     ),
-    instead={"--principal": "--allow-principal or --deny-principal", "--add": "nothing"},
+    instead={"--principal": "--allow-principal or --deny-principal"},
 )
 _LIST: Final = Command(
     "list",
@@ -250,4 +250,9 @@ _DELETE: Final = Command(
     instead={"--principal": "--allow-principal or --deny-principal"},
 )
 
-COMMAND: Final = Group("acls", SUMMARIES["acls"], [_CREATE, _LIST, _DELETE])
+COMMAND: Final = Group(
+    "acls",
+    SUMMARIES["acls"],
+    [_CREATE, _LIST, _DELETE],
+    instead={"add": "create", "remove": "delete"},
+)

@@ -140,6 +140,7 @@ _SET: Final = Command(
         "ottla quotas set --default-user --client-id report request_percentage=50",
         "ottla quotas set --default-ip connection_creation_rate=10",
     ),
+    instead={"--add-config": "NAME=VALUE, without a flag"},
 )
 _REMOVE: Final = Command(
     "remove",
@@ -162,6 +163,12 @@ _REMOVE: Final = Command(
         "ottla quotas remove --user till producer_byte_rate",
         "ottla quotas remove --default-ip --all",
     ),
+    instead={"--delete-config": "NAME, without a flag"},
 )
 
-COMMAND: Final = Group("quotas", SUMMARIES["quotas"], [_LIST, _SET, _REMOVE])
+COMMAND: Final = Group(
+    "quotas",
+    SUMMARIES["quotas"],
+    [_LIST, _SET, _REMOVE],
+    instead={"add": "set", "alter": "set", "describe": "list", "delete": "remove"},
+)

@@ -224,7 +224,10 @@ def _value(ctx: click.Context, parameter: click.Parameter) -> Any:
 
 
 class Group(_HelpfulCommand, click.Group):
-    """A command with verbs; the `ottla` command itself is one."""
+    """A command with verbs; the `ottla` command itself is one.
+
+    `instead` maps verbs of other tools, which users may try, to ours.
+    """
 
     noun: str = "verb"
     # Options that every verb has.
@@ -233,7 +236,13 @@ class Group(_HelpfulCommand, click.Group):
     )
 
     def __init__(
-        self, name: str, summary: str, verbs: Iterable[Command | Group] = (), **attributes: Any
+        self,
+        name: str,
+        summary: str,
+        verbs: Iterable[Command | Group] = (),
+        *,
+        instead: Mapping[str, str] | None = None,
+        **attributes: Any,
     ) -> None:
         super().__init__(
             name,
@@ -244,6 +253,7 @@ class Group(_HelpfulCommand, click.Group):
             subcommand_metavar=f"{self.noun.upper()} ...",
             **attributes,
         )
+        self.instead = instead or {}
         for verb in verbs:
             self.add_command(verb)
 
@@ -282,6 +292,7 @@ class Group(_HelpfulCommand, click.Group):
         name = args[0]
         verb = self.get_command(ctx, name)
         if verb is None:
+            self._check_foreign(ctx, name)
             names = self.list_commands(ctx)
             advice = suggestion(name, names) or f": there are {', '.join(names)}"
             ctx.fail(f"there is no {self.noun} {name!r}{advice}")
@@ -295,6 +306,7 @@ class Group(_HelpfulCommand, click.Group):
         if not flag.startswith("-") or self.flags_starting_with(flag):
             return
         words = [word.lstrip("-") for word in given]
+        self._check_foreign(ctx, words[0])
         named = next((word for word in words if word in verbs), None)
         if flag in self.verb_flags or flag[:2] in self.verb_flags:
             line = f"{ctx.command_path} {named or 'VERB'}"
@@ -305,6 +317,11 @@ class Group(_HelpfulCommand, click.Group):
             ctx.fail(f"{flag} belongs behind the verb: {line} {flag} …")
         if named is not None and named not in given:
             ctx.fail(f"write `{ctx.command_path} {named}`, without dashes")
+
+    def _check_foreign(self, ctx: click.Context, word: str) -> None:
+        """Tell our verb for that of another tool."""
+        if word in self.instead:
+            ctx.fail(f"write `{ctx.command_path} {self.instead[word]}`")
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -132,4 +132,9 @@ _PASSWD: Final = Command(
     epilog=examples("ottla users passwd till"),
 )
 
-COMMAND: Final = Group("users", SUMMARIES["users"], [_CREATE, _LIST, _DESCRIBE, _DELETE, _PASSWD])
+COMMAND: Final = Group(
+    "users",
+    SUMMARIES["users"],
+    [_CREATE, _LIST, _DESCRIBE, _DELETE, _PASSWD],
+    instead={"add": "create", "remove": "delete", "alter": "passwd"},
+)

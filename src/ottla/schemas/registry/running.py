@@ -123,17 +123,11 @@ class RunningRegistry:
     async def _serve_http(self, app: RegistryServer) -> None:
         import uvicorn
 
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            limit_concurrency=MAX_CONNECTIONS,
-            timeout_graceful_shutdown=HTTP_STOP_SECONDS,
-            server_header=False,
+        from ottla.doors.asgi_server import server_config
+
+        config = server_config(
+            app, self._door, max_connections=MAX_CONNECTIONS, stop_seconds=HTTP_STOP_SECONDS
         )
-        config.load()
-        config.ssl = self._door.context()
         self._server = uvicorn.Server(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         while not self._server.started:

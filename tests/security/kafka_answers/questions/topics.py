@@ -103,7 +103,14 @@ QUESTIONS = [
         [TOPIC, CLUSTER],
         restore=_delete_auto,
     ),
-    Question("DescribeTopicPartitions", [0], "four topics", {"topics": _named(*FOUR)}, [TOPIC]),
+    Question(
+        "DescribeTopicPartitions",
+        [0],
+        "four topics",
+        {"topics": _named(*FOUR)},
+        [TOPIC],
+        besides=PATTERNS,
+    ),
     Question("DescribeTopicPartitions", [0], "all topics", {"topics": []}, [TOPIC]),
     Question(
         "DescribeTopicPartitions",
