@@ -19,6 +19,7 @@ from ottla.cli.demo.broker_demo import LossReport, judge
 from ottla.cli.main import main
 from ottla.cli.serve import settings_of
 from ottla.client.raw import RawConnection
+from ottla.errors import ConfigError
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 RUN_SECONDS = 60
@@ -166,6 +167,23 @@ def test_defaults_are_local() -> None:
     (listener,) = settings.listeners_of(settings.config.node_id)
     assert (str(listener.listen), settings.data_dir) == ("127.0.0.1:9092", "./ottla-data")
     assert listener.advertised is None
+
+
+def test_listeners_have_protocols_names_and_addresses() -> None:
+    words = [
+        *("--listen", "127.0.0.1:1", "--listen", "SSL://0.0.0.0:2", "--listen", "127.0.0.1:3"),
+        *("--advertise", "SSL://broker.example:4", "--advertise", "localhost:5"),
+        *("--set", "ssl.keystore.location=k.pem"),
+    ]
+    settings = settings_of(parse(["serve", *words]).arguments)
+    plain, tls = settings.config.all_listeners
+    assert (plain.protocol, str(plain.listen)) == ("PLAINTEXT", "127.0.0.1:3"), "the later one wins"
+    assert str(plain.advertised) == "localhost:5"
+    assert (tls.protocol, str(tls.listen)) == ("SSL", "0.0.0.0:2")
+    assert str(tls.advertised) == "broker.example:4"
+    for wrong in (["--set", "listeners=A://:1"], ["--listen", "X://127.0.0.1:1"]):
+        with pytest.raises(ConfigError, match=r"both given|no protocol for X"):
+            settings_of(parse(["serve", *words, *wrong]).arguments)
 
 
 @pytest.mark.parametrize(

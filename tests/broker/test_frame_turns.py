@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tests.broker.listeners import plaintext_listener
+from tests.broker.listeners import node_without_quotas, plaintext_listener
 
 from ottla.broker.loop.loop_share import TURN_SECONDS, UNTIMED_FRAMES, LoopShare
 from ottla.broker.network.connection import BYTES_PER_CHECK, Connection, Host, Traffic
@@ -62,7 +62,7 @@ class Server:
             handle=self._handle,
         )
         host = SimpleNamespace(
-            node=None,
+            node=node_without_quotas(),
             apis={API_KEY: api},
             receive_buffer=memoryview(bytearray(1 << 20)),
             buffers=Buffers(),

@@ -17,7 +17,12 @@ from tests.client.security.certificates import Certificates, make_certificates
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.network.handshakes import Handshakes
 from ottla.broker.network.piecewise_transport import PIECE_BYTES
-from ottla.broker.network.tls_layer import MAX_HANDSHAKE_BYTES, TlsHost, TlsLayer
+from ottla.broker.network.tls_layer import (
+    MAX_HANDSHAKE_BYTES,
+    MAX_SILENT_RECORDS,
+    TlsHost,
+    TlsLayer,
+)
 
 BUFFER_BYTES = 64 << 10
 
@@ -262,20 +267,6 @@ def test_a_paused_connection_holds_little_of_what_arrives(certificates: Certific
     run(certificates, play)
 
 
-def test_a_client_that_takes_no_bytes_is_not_read_either(certificates: Certificates) -> None:
-    async def play(pair: Pair) -> None:
-        pair.socket.room = 1
-        pair.layer.write(b"x")
-        pair.deliver(pair.encrypted(b"y"))
-        assert not pair.socket.is_read
-        pair.socket.room = None
-        pair.layer.resume_writing()
-        assert pair.socket.is_read
-        assert pair.secured.received == b"y"
-
-    run(certificates, play)
-
-
 @pytest.mark.parametrize("farewell", [True, False])
 def test_a_client_that_goes_while_nothing_is_read_ends_the_connection(
     certificates: Certificates, farewell: bool
@@ -343,3 +334,28 @@ def test_a_handshake_that_has_no_end_is_refused(certificates: Certificates) -> N
         assert pair.socket.is_closed
 
     asyncio.run(main())
+
+
+class SilentTls:
+    """Decrypts records in which the client says nothing, such as those that change the keys."""
+
+    def pending(self) -> int:
+        return 0
+
+    def read(self, count: int, buffer: memoryview) -> int:
+        raise ssl.SSLWantReadError
+
+
+def test_a_client_that_sends_records_without_anything_in_them_is_cut_off(
+    certificates: Certificates,
+) -> None:
+    async def play(pair: Pair) -> None:
+        pair.layer._tls = cast(ssl.SSLObject, SilentTls())
+        record = bytes((0x17, 3, 3, 0, 22)) + bytes(22)
+        pair.deliver(record * MAX_SILENT_RECORDS)
+        assert not pair.secured.reason
+        pair.deliver(record * 1000)
+        assert pair.socket.is_closed
+        assert pair.secured.reason == "its TLS is broken: it sends records without anything in them"
+
+    run(certificates, play)

@@ -373,3 +373,25 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
     (folder / "secure.properties").write_text("listeners=SASL_SSL://:9092\n", encoding="utf-8")
     with serving(folder, "--listen=127.0.0.1:0", "--data=d") as broker:
         yield lambda text: text.format(address=broker.address, folder=folder)
+
+
+@pytest.mark.parametrize(("log_format", "lines"), [("text", 8), ("json", 0)])
+def test_an_open_door_is_announced_where_nobody_can_miss_it(
+    tmp_path: Path, log_format: str, lines: int
+) -> None:
+    """Programs that read the log get an event instead."""
+    command = [sys.executable, "-m", "ottla", "serve", "--ephemeral", "--listen=0.0.0.0:0"]
+    log = tmp_path / "log"
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen(
+            [*command, "--log-format", log_format], stdout=subprocess.PIPE, stderr=stderr, text=True
+        ) as broker,
+    ):
+        assert broker.stdout is not None
+        address = broker.stdout.readline().removeprefix("listening on ").strip()
+        broker.terminate()
+    told = log.read_text(encoding="utf-8")
+    assert sum(line.startswith("*") for line in told.splitlines()) == lines
+    assert f"anybody who reaches {address}" in told
+    assert ("listener_open_to_all" in told) == (log_format == "json")

@@ -214,3 +214,27 @@ def test_no_option_of_kafkas_is_left_out_silently(tmp_path: Path, name: str) -> 
 def test_security_options_of_a_plain_listener_mean_nothing_in_kafka_either(tmp_path: Path) -> None:
     file = file_of(tmp_path, "listeners=PLAINTEXT://h:1\nssl.keystore.location=/k\nconfluent.x=1")
     assert file.without_effect == ("ssl.keystore.location", "confluent.x")
+
+
+def test_logins_of_kafkas_own_file_are_used(tmp_path: Path) -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    jaas = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    lines = [
+        "listeners=SASL_PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        "controller.listener.names=CONTROLLER",
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512",
+        f'{jaas}={module} username="admin" password="x" user_admin="x" user_alice="y";',
+        "connections.max.reauth.ms=60000",
+    ]
+    without_effect = [
+        "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config=x",
+        "listener.name.controller.plain.sasl.jaas.config=x",
+        "sasl.mechanism.inter.broker.protocol=PLAIN",
+        "sasl.kerberos.service.name=kafka",
+    ]
+    file = file_of(tmp_path, "\n".join((*lines, *without_effect)))
+    assert {line.partition("=")[0] for line in without_effect} <= set(file.without_effect)
+    plain = BrokerConfig.read(file.options).of_listener("SASL_PLAINTEXT").of_mechanism("PLAIN")
+    assert plain.listed_passwords("PLAIN", "") == {"admin": "x", "alice": "y"}
+    assert plain.connections_max_reauth_ms == 60_000

@@ -193,7 +193,7 @@ class SaslConfig(MechanismConfig):
                 "listener.name.<name>.<mechanism>.sasl.jaas.config, both in lower case"
             )
         for mechanism in self.sasl_enabled_mechanisms:
-            self.of_mechanism(mechanism).check_mechanism(mechanism, f"{where}, {mechanism},")
+            self.of_mechanism(mechanism).check_mechanism(mechanism, f"{where}, {mechanism}")
         for name in sorted(self.scoped):
             mechanism = name.partition(".")[0].upper()
             if mechanism not in self.sasl_enabled_mechanisms:

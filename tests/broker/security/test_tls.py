@@ -26,6 +26,7 @@ from tests.client.security.certificates import STORE_PASSWORD, Certificates
 import ottla
 from ottla.access import ANONYMOUS, Principal
 from ottla.broker.network import handshakes
+from ottla.broker.security import listener_tls
 from ottla.client.raw import RawConnection
 from ottla.errors import ConfigError
 from ottla.model import Endpoint
@@ -216,6 +217,28 @@ def test_a_certificate_whose_name_no_rule_fits_is_refused(
         assert connection.tls.recv(1) == b""
     (line,) = warnings_of(caplog)
     assert "no rule of ssl.principal.mapping.rules fits 'CN=client'" in line
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_a_session_is_not_resumed_long_after_the_certificate_was_checked(
+    begin: Callable[..., ottla.Broker],
+    certificates: Certificates,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+) -> None:
+    broker = begin(ssl_client_auth="required", ssl_truststore_location=str(certificates.ca))
+    context = context_for(certificates.ca, certificates.client, version)
+    with TlsConnection(broker.bootstrap_servers, context) as first:
+        ask(first)
+        session = first.tls.session
+    monkeypatch.setattr(listener_tls, "SESSION_SECONDS", 0.0)
+    renew(broker)
+    endpoint = Endpoint.parse(broker.bootstrap_servers)
+    with (
+        socket.create_connection(endpoint) as connected,
+        context.wrap_socket(connected, server_hostname="127.0.0.1", session=session) as second,
+    ):
+        assert not second.session_reused
 
 
 # Who does not get in.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.security.scram import scram, scram_with_token
-from ottla.core.security.absent_credentials import absent_credential
+from ottla.core.security.absent_credentials import absent_credential, salt_of_number
 from ottla.core.security.sasl_outcomes import Authenticated, Challenge, Outcome, Rejected
 from ottla.core.security.scram_credentials import (
     ScramCredential,
@@ -203,7 +203,9 @@ def test_what_is_made_up_for_an_unknown_user_has_the_shape_of_what_exists(
     known = [credential_of_password(mechanism, "pencil", salt, 8192)]
     made_up = absent_credential(mechanism, "nobody", SECRET, known)
     assert made_up.iterations == 8192
-    assert len(made_up.salt) == len(salt)
+    assert len(made_up.salt) == len(salt) or (
+        salt == SALT and len(made_up.salt) in (23, 24, 25, 26)
+    )
     assert made_up.salt.isalnum() == salt.isalnum()
     assert [len(made_up.stored_key), len(made_up.server_key)] == [mechanism.key_bytes] * 2
     assert absent_credential(mechanism, "nobody", SECRET, known) == made_up
@@ -213,5 +215,22 @@ def test_what_is_made_up_for_an_unknown_user_has_the_shape_of_what_exists(
 
 def test_without_any_user_a_made_up_credential_looks_like_one_of_kafka() -> None:
     made_up = absent_credential(ScramMechanism.SCRAM_SHA_256, "nobody", SECRET, [])
-    assert (made_up.iterations, len(made_up.salt)) == (4096, 26)
+    assert made_up.iterations == 4096
     assert made_up.salt.decode().isalnum()
+
+
+def test_the_first_letter_of_a_salt_does_not_tell_who_exists() -> None:
+    """A salt of Kafka's tools is a number of 130 bits: with 26 letters it begins with "1"."""
+    known = [
+        credential_of_password(ScramMechanism.SCRAM_SHA_256, "pencil", salt, 4096)
+        for salt in (b"1" + b"z" * 25, b"y" * 25)
+    ]
+    salts = [
+        absent_credential(ScramMechanism.SCRAM_SHA_256, f"user-{number}", SECRET, known).salt
+        for number in range(300)
+    ]
+    assert all(int(salt, 36) < 1 << 130 for salt in salts)
+    firsts = {(len(salt), salt[:1]) for salt in salts}
+    assert {first for length, first in firsts if length == 26} == {b"1"}
+    assert len({first for length, first in firsts if length == 25}) > 20
+    assert all(salt_of_number(int(salt, 36)) == salt for salt in salts)

@@ -23,6 +23,12 @@ from ottla.ports import Buffer
 MAX_WAITING_BYTES: Final = 64 << 10
 # The most that a client may send during its handshake, with a chain of certificates.
 MAX_HANDSHAKE_BYTES: Final = 128 << 10
+# Records that bring no bytes of the client, such as those that change the keys: each costs as much as kilobytes. The
+# JDK changes them after 128 GiB.
+MAX_SILENT_RECORDS: Final = 100
+RECORD_HEADER_BYTES: Final = 5
+# The most that OpenSSL may take for a record. It refuses a longer one as soon as it sees its header.
+MAX_RECORD_BYTES: Final = RECORD_HEADER_BYTES + (16 << 10) + 2048
 _PROTOCOL_VERSION_ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x46"
 _TLS_HANDSHAKE: Final = 0x16
 _FOREIGN: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI")
@@ -103,6 +109,10 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         self._is_reading = False
         self._reads_soon = False
         self._has_ended = False  # the client has sent everything
+        # Encrypted bytes that OpenSSL has not got: it gets one record at a time, and says whether anything was in it.
+        self._waiting = bytearray()
+        self._fed_bytes = 0  # of these, the beginning that it has
+        self._silent_records = 0
         self._peeked = b""
         self._write_paused = False  # by the socket
         self._unsent: deque[memoryview] = deque()
@@ -132,12 +142,9 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._state is _State.OPEN:
-            self._incoming.write(self._host.encrypted_buffer[:nbytes])
+            self._waiting += self._host.encrypted_buffer[:nbytes]
             self._read()
-            # TLS has requests of its own (KeyUpdate), whose answers would pile up here.
-            if self._write_paused or (
-                self._reading_paused and self._incoming.pending > MAX_WAITING_BYTES
-            ):
+            if self._reading_paused and len(self._waiting) > MAX_WAITING_BYTES:
                 self._pause_socket()
         elif self._state is _State.HANDSHAKE:
             received = self._host.encrypted_buffer[:nbytes]
@@ -160,7 +167,6 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
             )
         elif self._state is _State.OPEN:
             self._has_ended = True
-            self._incoming.write_eof()
             if not self._reading_paused:
                 self._read()
             elif not self._has_request():
@@ -180,8 +186,6 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         if self._state is _State.CLOSING:
             self._close_below()
         elif self._state is _State.OPEN:
-            if not self._reading_paused:
-                self._resume_socket()
             self._secured.resume_writing()
 
     # The handshake.
@@ -206,6 +210,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         self._end_handshake()
         self._flush()
         self._state = _State.OPEN
+        self._waiting += self._incoming.read()
         self._secured.handshake_done(self._tls.getpeercert(binary_form=True))
         self._read()
 
@@ -253,7 +258,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
             self._is_reading = False
         if self._state is not _State.OPEN:
             return
-        if self._has_ended and not self._reading_paused and not self._incoming.pending:
+        if self._has_ended and not self._reading_paused and not self._waiting:
             self.close()
 
     def _decrypt(self, buffer: memoryview) -> int:
@@ -262,40 +267,66 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         if filled:
             buffer[:filled] = self._peeked
             self._peeked = b""
-        size_bytes, tls, incoming = len(buffer), self._tls, self._incoming
+        size_bytes, tls = len(buffer), self._tls
         try:
-            while filled < size_bytes and (incoming.pending or tls.pending() or self._has_ended):
-                count = tls.read(size_bytes - filled, buffer[filled:] if filled else buffer)
+            while filled < size_bytes and (tls.pending() or self._feed()):
+                try:
+                    count = tls.read(size_bytes - filled, buffer[filled:] if filled else buffer)
+                except ssl.SSLWantReadError:
+                    self._silent_records += 1
+                    if self._silent_records > MAX_SILENT_RECORDS:
+                        self._break("it sends records without anything in them")
+                        break
+                    continue
                 if not count:
                     self._has_ended = True
                     break
                 filled += cast(int, count)
-        except ssl.SSLWantReadError:
-            pass
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             self._has_ended = True
-            self._incoming.read()
+            self._waiting.clear()
+            self._fed_bytes = 0
         except ssl.SSLError as error:
-            self._break(error)
+            self._break(self._problem(error))
+        if self._fed_bytes:
+            del self._waiting[: self._fed_bytes]
+            self._fed_bytes = 0
         if self._outgoing.pending:  # an answer of TLS itself, such as to a new key
             self._flush()
         return filled
 
+    def _feed(self) -> bool:
+        """Gives OpenSSL the next record; False if there is none. At the end it gets what is left."""
+        waiting, start = self._waiting, self._fed_bytes
+        end = len(waiting)
+        if end - start >= RECORD_HEADER_BYTES:
+            size = RECORD_HEADER_BYTES + int.from_bytes(waiting[start + 3 : start + 5], "big")
+            end = start + min(size, MAX_RECORD_BYTES)
+        if end - start >= RECORD_HEADER_BYTES and end <= len(waiting):
+            self._fed_bytes = end
+        elif self._has_ended:
+            end = self._fed_bytes = len(waiting)
+        else:
+            return False
+        if end > start:
+            with memoryview(waiting) as bytes_now:
+                self._incoming.write(bytes_now[start:end])
+        else:
+            self._incoming.write_eof()
+        return True
+
     def _has_request(self) -> bool:
         """Whether there is something that the connection has not read."""
-        if self._peeked:
-            return True
-        try:
-            self._peeked = self._tls.read(1)
-        except ssl.SSLError:
-            return False
+        if not self._peeked:
+            first = bytearray(1)
+            self._peeked = bytes(first[: self._decrypt(memoryview(first))])
         return bool(self._peeked)
 
-    def _break(self, error: ssl.SSLError) -> None:
-        """Ends a connection whose bytes are no TLS any more."""
+    def _break(self, reason: str) -> None:
+        """Ends a connection whose bytes are no TLS any more, or nothing else."""
         self._flush()
         self._state = _State.CLOSED
-        self._secured.handshake_failed(f"its TLS is broken: {self._problem(error)}")
+        self._secured.handshake_failed(f"its TLS is broken: {reason}")
         self._below.close()
 
     def pause_reading(self) -> None:
@@ -303,8 +334,9 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         self._reading_paused = False
-        if self._state is _State.OPEN:
-            self._resume_socket()
+        if self._socket_paused and self._state is _State.OPEN:
+            self._socket_paused = False
+            self._below.resume_reading()
         # The connection may be in the middle of something: it gets its bytes in the next turn of the loop.
         if not (self._is_reading or self._reads_soon) and self._has_bytes:
             self._reads_soon = True
@@ -313,7 +345,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
     @property
     def _has_bytes(self) -> bool:
         return self._state is _State.OPEN and bool(
-            self._incoming.pending or self._tls.pending() or self._peeked or self._has_ended
+            self._waiting or self._tls.pending() or self._peeked or self._has_ended
         )
 
     def _read_again(self) -> None:
@@ -324,11 +356,6 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         if not self._socket_paused and not self._below.is_closing():
             self._socket_paused = True
             self._below.pause_reading()
-
-    def _resume_socket(self) -> None:
-        if self._socket_paused:
-            self._socket_paused = False
-            self._below.resume_reading()
 
     # Bytes out.
 
@@ -355,7 +382,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
             self._tls.write(piece)
         except ssl.SSLError as error:
             self._unsent.clear()
-            self._break(error)
+            self._break(self._problem(error))
             return
         self._below.write(self._outgoing.read())
 

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 
 from ottla.broker.cluster import Cluster
-from ottla.core.security.absent_credentials import LETTERS, SALT_BYTES
+from ottla.core.security.absent_credentials import SALT_BITS, salt_of_number
 from ottla.core.security.scram_credentials import (
     ScramCredential,
     credential_of_password,
@@ -44,4 +44,4 @@ def ensure_users(cluster: Cluster, passwords: Mapping[str, str]) -> None:
 
 def new_salt() -> bytes:
     """A salt as Kafka's tools make it."""
-    return bytes(secrets.choice(LETTERS) for _ in range(SALT_BYTES))
+    return salt_of_number(secrets.randbits(SALT_BITS))

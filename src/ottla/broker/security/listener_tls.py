@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TypeAlias
+from time import monotonic
+from typing import Final, TypeAlias
 
 from ottla.access import ANONYMOUS, Principal
 from ottla.config.listeners import ListenerConfig
@@ -17,6 +18,8 @@ from ottla.tls.contexts import listener_context
 
 logger = EventLog(__name__)
 
+# How long a client that is known by its certificate may resume a session of TLS 1.2.
+SESSION_SECONDS: Final = 300.0
 _Fingerprint: TypeAlias = tuple[FileState | None, ...]
 
 
@@ -38,6 +41,7 @@ class ListenerTls:
         ]
         # Taken before the files are read: what changes in between is read again.
         self._fingerprint = self._look()
+        self._made = monotonic()
         self.context: ssl.SSLContext = listener_context(config)
 
     def _look(self) -> _Fingerprint:
@@ -47,9 +51,11 @@ class ListenerTls:
     async def reload_if_changed(self) -> None:
         """Reads changed files; if they cannot be used, the certificates that are in use stay."""
         found = self._look()
-        if found == self._fingerprint:
+        has_changed = found != self._fingerprint
+        if not has_changed and not self._has_old_sessions:
             return
         self._fingerprint = found
+        self._made = monotonic()
         try:
             # Old stores are slow to decrypt on purpose.
             self.context = await asyncio.to_thread(listener_context, self._config)
@@ -60,13 +66,23 @@ class ListenerTls:
                 listener=self._listener,
                 reason=str(error),
             )
-        else:
+            return
+        if has_changed:
             logger.info(
                 "certificates_reloaded",
                 "listener %(listener)s has new certificates: %(files)s",
                 listener=self._listener,
                 files=", ".join(self._files),
             )
+
+    @property
+    def _has_old_sessions(self) -> bool:
+        """Whether clients could go on with a session whose certificate was checked long ago.
+
+        Sessions of TLS 1.2 are kept by the context, and Python cannot turn that off: a new context knows none.
+        """
+        is_known = self._config.ssl_client_auth != "none"
+        return is_known and monotonic() - self._made >= SESSION_SECONDS
 
     def principal_of(self, certificate: bytes | None) -> Principal:
         """Whom a client's certificate stands for, which is DER and was checked; without one it is ANONYMOUS."""

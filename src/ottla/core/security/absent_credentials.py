@@ -15,9 +15,11 @@ from typing import Final
 from ottla.core.security.scram_credentials import ScramCredential
 from ottla.core.security.scram_formulas import MIN_ITERATIONS, ScramMechanism
 
-# The salts of Kafka's own tools are numbers in this notation, of this length.
+# The salts of Kafka's own tools are numbers of so many bits in this notation: most have 25 or 26 letters, and one of 26
+# begins with "1". Whatever is made up has to follow that, or the first letter tells who exists.
+SALT_BITS: Final = 130
 LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
-SALT_BYTES: Final = 26
+_LENGTHS_OF_NUMBERS: Final = range(23, 27)
 
 
 def absent_credential(
@@ -29,17 +31,27 @@ def absent_credential(
     key_bytes = mechanism.key_bytes
     stream = hashlib.shake_256(seed).digest(2 * key_bytes + 8 * 1024)
     keys, rest = stream[: 2 * key_bytes], stream[2 * key_bytes :]
-    salt_bytes = SALT_BYTES if like is None else len(like.salt)
-    if like is None or all(byte in LETTERS for byte in like.salt):
-        salt = bytes(islice(_letters(rest), salt_bytes))
+    if like is not None and not all(byte in LETTERS for byte in like.salt):
+        salt = rest[: len(like.salt)]
+    elif like is None or len(like.salt) in _LENGTHS_OF_NUMBERS:
+        salt = salt_of_number(_number(rest[:32]) % (1 << SALT_BITS))
     else:
-        salt = rest[:salt_bytes]
+        salt = bytes(islice(_letters(rest), len(like.salt)))
     return ScramCredential(
         salt,
         stored_key=keys[:key_bytes],
         server_key=keys[key_bytes:],
         iterations=MIN_ITERATIONS if like is None else like.iterations,
     )
+
+
+def salt_of_number(number: int) -> bytes:
+    """A random number of `SALT_BITS` as Kafka's tools make a salt of it."""
+    letters = []
+    while number:
+        number, digit = divmod(number, len(LETTERS))
+        letters.append(LETTERS[digit])
+    return bytes(reversed(letters))
 
 
 def _letters(stream: bytes) -> Iterator[int]:
