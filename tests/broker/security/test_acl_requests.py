@@ -214,6 +214,26 @@ def test_nobody_may_see_acls_unless_it_is_allowed(
     ]
 
 
+def test_acls_without_an_authorizer_are_kept_and_warned_of(
+    start: Starter, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = start(options=OPEN_TO_ANONYMOUS)
+    with session_with(broker) as connection:
+        create_acls(connection, topic_acl("orders"), topic_acl("payments"))
+    broker.stop()
+    assert "acls_without_effect" not in [getattr(each, "event", None) for each in caplog.records]
+    broker = start()
+    with session_with(broker) as connection:
+        answer = connection.call(describe_request(AclFilter()), DescribeAclsResponse, 3)
+    assert answer.error_code == ErrorCode.SECURITY_DISABLED
+    assert "there are 2 ACLs, and nothing is denied: authorizer.class.name is not set" in [
+        record.getMessage() for record in caplog.records
+    ]
+    broker.stop()
+    with session_with(start(options=OPEN_TO_ANONYMOUS)) as connection:
+        assert len(describe_acls(connection)) == 2
+
+
 def test_acls_survive_a_restart(start: Starter) -> None:
     acls = [topic_acl("größe"), topic_acl("orders", 'User:CN="a", O=b')]
     broker = start(options=OPEN_TO_ANONYMOUS)

@@ -310,7 +310,7 @@ def test_the_oldest_of_too_many_pending_logins_is_closed(
         b"",
         b"\0",
         struct.pack(">i", 8000) + b"\0\x12\0\3" + b"x" * 3000,
-        frame_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, 0, "x")
+        frame_request(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1, 0, "x")
         + struct.pack(">i", 500_000)
         + b"\0\x24\0\1",
     ],
@@ -338,10 +338,15 @@ def test_a_handshake_is_a_small_frame(stage: Stage) -> None:
     with connected(stage.address("SASL")) as peer:
         peer.announce(sasl_gate.MAX_HANDSHAKE_BYTES + 1)
         assert peer.lines[-1] == f"< {CLOSED}"
-    with connected(stage.address("SASL")) as peer:
-        peer.handshake("PLAIN")
-        peer.announce(524_289)
-        assert peer.lines[-1] == f"< {CLOSED}"
+    for mechanism, largest in (
+        ("PLAIN", sasl_gate.MAX_PASSWORD_FRAME_BYTES),
+        ("SCRAM-SHA-256", sasl_gate.MAX_PASSWORD_FRAME_BYTES),
+        ("OAUTHBEARER", 524_288),
+    ):
+        with connected(stage.address("SASL")) as peer:
+            peer.handshake(mechanism)
+            peer.announce(largest + 1)
+            assert peer.lines[-1] == f"< {CLOSED}"
 
 
 def test_what_is_sent_ahead_waits_for_the_login(stage: Stage) -> None:
