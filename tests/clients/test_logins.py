@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokenProvider
 from tests.broker.security.sasl_stage import (
     ALICE,
+    BRIEF_SESSION_MS,
     MECHANISMS,
     PASSWORD,
     Stage,
@@ -256,9 +257,9 @@ def test_a_mechanism_that_is_not_enabled_is_told(stage: Stage, client: Client) -
     assert re.search("(?i)mechanism", str(failure.value)), failure.value
 
 
-def reauthentications(stage: Stage) -> int:
+def brief_logins(stage: Stage) -> dict[str, int]:
     return stage.broker._call(
-        lambda running: running.server.logins.by_listener["BRIEF"].counts.reauthentication_succeeded
+        lambda running: running.server.logins.by_listener["BRIEF"].counts.by_result()
     )
 
 
@@ -274,15 +275,27 @@ def test_clients_authenticate_again_on_their_connections(stage: Stage, java_agen
             "sasl.password": PASSWORD,
         }
     )
+    python = kafka.KafkaAdminClient(
+        bootstrap_servers=stage.address("BRIEF"),
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-256",
+        sasl_plain_username=ALICE,
+        sasl_plain_password=PASSWORD,
+    )
     try:
         java.call("admin", *(f"{name}={value}" for name, value in settings.items()))
         with stage.admin("BRIEF", **stage.options("PLAIN")) as ours:
-            deadline = time.monotonic() + SECONDS
-            while reauthentications(stage) < 3 and time.monotonic() < deadline:
+            # Longer than a session: a client that did not authenticate again would be cut off.
+            end = time.monotonic() + 2.2 * BRIEF_SESSION_MS / 1000
+            while time.monotonic() < end:
                 java.call("topics")
                 confluent.list_topics(timeout=SECONDS)
                 ours.list_topics()
+                python.list_topics()
                 time.sleep(0.05)
-        assert reauthentications(stage) >= 3
+        counts = brief_logins(stage)
+        assert counts["reauthenticated"] >= 4
+        assert counts["session_expired"] == counts["failed"] == 0
     finally:
         java.close()
+        python.close()

@@ -43,7 +43,7 @@ from ottla.broker.requests.request import (
     RequestContext,
 )
 from ottla.broker.security.caller import Caller
-from ottla.broker.security.connection_rates import BUSY
+from ottla.broker.security.connection_rates import BUSY, OVER_QUOTA
 from ottla.broker.security.listener_tls import UnmappedNameError
 from ottla.broker.security.quotas import RequestMeter
 from ottla.broker.security.sasl_gate import Answer, LaterStep, LoginFailed, SaslGate, Step
@@ -84,6 +84,7 @@ FREE_OF_CHARGE = frozenset(
     info_of(request).api_key
     for request in (SaslAuthenticateRequest, SaslHandshakeRequest, WriteTxnMarkersRequest)
 )
+_REFUSED = "connection from %(peer)s refused: %(reason)s"
 _CLOSED = "connection from %(peer)s closed: %(reason)s"
 _FOREIGN_PROTOCOLS = (
     (b"\x16\x03", "a TLS handshake (this port speaks plaintext: set security.protocol=PLAINTEXT)"),
@@ -208,10 +209,7 @@ class Connection(asyncio.BufferedProtocol):
         if refusal is not None:
             self._traffic.refused += 1
             logger.warning(
-                "connection_refused",
-                "connection from %(peer)s refused: %(reason)s",
-                peer=str(self.caller.peer),
-                reason=refusal,
+                "connection_refused", _REFUSED, peer=str(self.caller.peer), reason=refusal
             )
             self._transport.abort()
             return
@@ -221,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
             self._buffer.smallest_room_bytes = LOGIN_ROOM_BYTES
         wait_ms = self._host.node.connection_rates.wait_ms(self.listener.name)
         if wait_ms is None:
-            self._close(BUSY)
+            self._refuse(BUSY)
         elif wait_ms:
             self._mute(wait_ms)
 
@@ -231,6 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         With TLS it is closed at once, before its handshake costs anything.
         """
         self._traffic.refused += 1
+        self._host.refusals.warn("connection_refused", _REFUSED, self.peer, reason=OVER_QUOTA)
         self._is_refused = True
         if not self.listener.settings.uses_tls and self._host.hold(self):
             self._mute(wait_ms)

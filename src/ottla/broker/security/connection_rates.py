@@ -16,6 +16,7 @@ from ottla.core.security.quotas.usage import Usage
 # The connections that are held before they are closed, and those that wait to be accepted; others are closed at once.
 MAX_HELD: Final = 1000
 MAX_WAITING: Final = 1024
+OVER_QUOTA: Final = "its address exceeds its connection_creation_rate"
 BUSY: Final = "too many connections wait for max.connection.creation.rate"
 
 

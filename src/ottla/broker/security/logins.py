@@ -18,7 +18,7 @@ from ottla.config.listeners import ListenerSettings
 from ottla.config.sasl import OAUTHBEARER, PLAIN, MechanismConfig
 from ottla.core.security.token_claims import TokenRules
 
-# Passwords are hashed, signatures checked and keys fetched on these.
+# Passwords are hashed and signatures checked on these.
 THREADS: Final = 2
 
 
@@ -31,6 +31,8 @@ class Logins:
         self.failed = FailedLogins()
         self._names = [listener.name for listener in listeners if listener.uses_sasl]
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="ottla-login")
+        # An issuer of tokens that does not answer must not keep others from logging in.
+        self._key_executor = ThreadPoolExecutor(1, thread_name_prefix="ottla-token-keys")
         self._keys: dict[KeySource, TokenKeys] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.by_listener: dict[str, SaslListener] = {}
@@ -89,7 +91,7 @@ class Logins:
         )
         keys = self._keys.get(source)
         if keys is None:
-            keys = self._keys[source] = TokenKeys(source, self._executor)
+            keys = self._keys[source] = TokenKeys(source, self._key_executor)
         rules = TokenRules(
             issuer=config.sasl_oauthbearer_expected_issuer,
             audiences=config.sasl_oauthbearer_expected_audience or (),
@@ -106,4 +108,5 @@ class Logins:
     def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._executor, self._key_executor):
+            executor.shutdown(wait=False, cancel_futures=True)
