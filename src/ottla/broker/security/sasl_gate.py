@@ -39,6 +39,8 @@ AUTHENTICATE_KEY: Final = 36
 FIRST_VERSION_WITH_REQUESTS: Final = 1
 # ApiVersions and SaslHandshake have names in them, and no more.
 MAX_HANDSHAKE_BYTES: Final = 8 << 10
+# What a SaslAuthenticate request has around its message: the longest client id, and some numbers.
+MAX_HEADER_BYTES: Final = 1 << 10
 MIN_SECONDS_BETWEEN_REAUTHENTICATIONS: Final = 1.0
 _SIZE: Final = struct.Struct(">i")
 
@@ -109,9 +111,9 @@ class SaslGate:
     def frame_limits(self) -> tuple[int, int]:
         """The smallest and the largest frame that a client may send before it has authenticated itself."""
         largest = self._listener.settings.max_receive_bytes
-        if self._state is not State.EXCHANGE:
+        if self._state is not State.EXCHANGE or self._exchange is None:
             return 0, min(MAX_HANDSHAKE_BYTES, largest)
-        return 0, largest
+        return 0, min(self._exchange.max_message_bytes + MAX_HEADER_BYTES, largest)
 
     def take(self, frame: memoryview) -> Step | LaterStep | None:
         """What a frame leads to; None if it passes.
