@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests import maven
-from tests.apache_kafka.sharing import OPTIONS, shared_kafka
+from tests.apache_kafka.sharing import AUTHORIZER, OPTIONS, shared_kafka
 
 
 @pytest.fixture(scope="session")
@@ -26,5 +26,5 @@ def kafka_tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kafka_address(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a Kafka listens that all processes of a test run use at the same time."""
     folder = tmp_path_factory.getbasetemp().parent / "shared-kafka"
-    with shared_kafka(kafka_jars, folder, OPTIONS) as address:
+    with shared_kafka(kafka_jars, folder, OPTIONS | AUTHORIZER) as address:
         yield address

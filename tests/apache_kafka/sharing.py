@@ -33,7 +33,9 @@ OPTIONS: dict[str, object] = {
     "group.consumer.min.session.timeout.ms": 500,
     "group.consumer.assignment.interval.ms": 0,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
-    # Everything is allowed to everybody, and ACLs can be tested.
+}
+# Everything is allowed to everybody, and ACLs can be tested. Old releases have no such class.
+AUTHORIZER: dict[str, object] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }

@@ -353,9 +353,9 @@ def test_a_client_that_sends_records_without_anything_in_them_is_cut_off(
         pair.layer._tls = cast(ssl.SSLObject, SilentTls())
         record = bytes((0x17, 3, 3, 0, 22)) + bytes(22)
         pair.deliver(record * MAX_SILENT_RECORDS)
-        assert not pair.secured.reason
+        assert not pair.layer.is_closing()
         pair.deliver(record * 1000)
         assert pair.socket.is_closed
-        assert pair.secured.reason == "its TLS is broken: it sends records without anything in them"
+        assert pair.secured.reason.endswith("it sends records without anything in them")
 
     run(certificates, play)

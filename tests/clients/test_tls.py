@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.broker.requests import on_loop, running
+from tests.broker.requests import eventually, on_loop, running
 from tests.client.security.certificates import Certificates, make_certificates
 from tests.clients import tls_clients
 from tests.clients.tls_clients import NOTHING, TlsClient
@@ -82,6 +82,12 @@ CASES = {
 }
 
 
+def of_broker(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What the broker has logged, from warnings on."""
+    records = [each for each in caplog.records if each.name.startswith("ottla.broker")]
+    return [each for each in records if each.levelno >= logging.WARNING]
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_both_sides_say_why_a_client_does_not_get_in(
     client_class: type[TlsClient],
@@ -94,10 +100,10 @@ def test_both_sides_say_why_a_client_does_not_get_in(
     on_loop(broker, lambda running: running.server.refusals.forget())
     ca = None if trusted is None else certificates.folder / trusted
     assert client_class(broker.servers_of_listener(listener), ca).failure() != NOTHING
-    told = [each for each in caplog.records if each.name.startswith("ottla.broker")]
+    assert eventually(lambda: bool(of_broker(caplog)))
+    told = of_broker(caplog)
     assert not [each for each in told if each.exc_info or each.levelno > logging.WARNING]
     lines = [each.getMessage() for each in told if each.levelno == logging.WARNING]
-    assert lines
     assert reason in lines[0]
     assert len(lines) <= MAX_LINES, "however often it tries"
 

@@ -119,7 +119,8 @@ KAFKA_DEFAULTS = {
     "sasl.oauthbearer.jwks.endpoint.url": (OptionType.STRING, None),
     "sasl.oauthbearer.scope.claim.name": (OptionType.STRING, "scope"),
     "sasl.oauthbearer.sub.claim.name": (OptionType.STRING, "sub"),
-    "sasl.server.max.receive.size": (OptionType.INT, "524288"),
+    # Kafka's is 524288.
+    "sasl.server.max.receive.size": (OptionType.INT, "65536"),
     "socket.request.max.bytes": (OptionType.INT, "104857600"),
     "ssl.cipher.suites": (OptionType.LIST, ""),
     "ssl.client.auth": (OptionType.STRING, "none"),

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from tests import maven
 from tests.apache_kafka.programs import running_kafka
+from tests.apache_kafka.sharing import OPTIONS
 from tests.broker.security.acl_requests import OPEN_TO_ANONYMOUS
 from tests.kafka_tools.acl_commands import ACL_COMMANDS, comparable_acls
 from tests.kafka_tools.acl_questions import acl_questions, answer_to
-from tests.kafka_tools.test_side_by_side import FEATURES_OFF, WITHOUT_AUTHORIZER
+from tests.kafka_tools.test_side_by_side import FEATURES_OFF
 from tests.kafka_tools.tool_runner import run_tools
 from tests.lasting import LASTING
 
@@ -71,7 +72,7 @@ def test_kafka_acls_shows_our_broker_as_it_shows_kafka(tool_path: str, tmp_path:
 @pytest.mark.campaign
 def test_the_records_are_what_kafka_answers_about_acls(tool_path: str, tmp_path: Path) -> None:
     jars = maven.kafka_server(tmp_path)
-    options = {**WITHOUT_AUTHORIZER, **OPEN_TO_ANONYMOUS}
+    options = {**OPTIONS, **OPEN_TO_ANONYMOUS}
     with running_kafka(jars, tmp_path, options, FEATURES_OFF) as address:
         answers = "\n\n".join(answers_of(address)) + "\n"
         outputs = outputs_of(tool_path, address, tmp_path)

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from tests import maven
 from tests.apache_kafka.programs import running_kafka
+from tests.apache_kafka.sharing import OPTIONS
 from tests.kafka_tools.requests import answer_to, create_topic, questions
-from tests.kafka_tools.test_side_by_side import FEATURES_OFF, WITHOUT_AUTHORIZER
+from tests.kafka_tools.test_side_by_side import FEATURES_OFF
 
 import ottla
 from ottla.client.raw import RawConnection
@@ -37,7 +38,7 @@ def test_our_broker_answers_as_kafka_does(tmp_path: Path) -> None:
 @pytest.mark.campaign
 def test_the_record_is_what_kafka_answers(tmp_path: Path) -> None:
     jars = maven.kafka_server(tmp_path)
-    with running_kafka(jars, tmp_path, WITHOUT_AUTHORIZER, FEATURES_OFF) as address:
+    with running_kafka(jars, tmp_path, OPTIONS, FEATURES_OFF) as address:
         text = "\n\n".join(answers_of(address)) + "\n"
     if os.environ.get("OTTLA_WRITE_FACTS"):
         RECORDED.write_text(text, encoding="utf-8")

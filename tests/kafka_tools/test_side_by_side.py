@@ -27,12 +27,6 @@ from ottla.testing.kafka_releases import KafkaRelease
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 RECORDED = Path(__file__).with_name("apache_kafka.txt")
-# Here there is no authorizer: test_acls.py has one.
-WITHOUT_AUTHORIZER = {
-    name: value
-    for name, value in OPTIONS.items()
-    if name not in ("authorizer.class.name", "super.users")
-}
 # What our broker does not have, turned off.
 FEATURES_OFF = ("share.version=0", "streams.version=0", "eligible.leader.replicas.version=0")
 
@@ -77,7 +71,7 @@ def test_kafkas_tools_show_our_broker_as_they_show_kafka(tool_path: str, tmp_pat
 @pytest.mark.campaign
 def test_the_record_is_what_the_tools_print_about_kafka(tool_path: str, tmp_path: Path) -> None:
     jars = maven.kafka_server(tmp_path)
-    with running_kafka(jars, tmp_path, WITHOUT_AUTHORIZER, FEATURES_OFF) as address:
+    with running_kafka(jars, tmp_path, OPTIONS, FEATURES_OFF) as address:
         outcomes = ask(tool_path, address, tmp_path)
     text = text_of(outcomes)
     if os.environ.get("OTTLA_WRITE_FACTS"):
@@ -89,7 +83,7 @@ def test_the_record_is_what_the_tools_print_about_kafka(tool_path: str, tmp_path
 def test_the_table_of_kafka_4_3_is_what_kafka_advertises(tmp_path: Path) -> None:
     jars = maven.kafka_server(tmp_path)
     with (
-        running_kafka(jars, tmp_path, WITHOUT_AUTHORIZER, FEATURES_OFF) as address,
+        running_kafka(jars, tmp_path, OPTIONS, FEATURES_OFF) as address,
         RawConnection(address) as connection,
     ):
         request = ApiVersionsRequest(client_software_name="test", client_software_version="1")

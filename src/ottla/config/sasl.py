@@ -118,7 +118,7 @@ class MechanismConfig(Config):
     )
     sasl_server_max_receive_size: int = option(
         OptionType.INT,
-        524_288,
+        65_536,
         at_least=1024,
         doc="The most bytes that a client may send at once before it has authenticated itself.",
     )

@@ -8,7 +8,15 @@ from collections.abc import Iterator
 import pytest
 from tests.broker.conftest import Starter
 from tests.broker.processes import ServeProcess
-from tests.broker.requests import every_version_of, session_with
+from tests.broker.requests import (
+    create,
+    eventually,
+    every_version_of,
+    fetch_request,
+    fill,
+    session_with,
+    waiter_count,
+)
 from tests.broker.security.acl_requests import (
     OPEN_TO_ANONYMOUS,
     VERSION,
@@ -38,6 +46,7 @@ from ottla.core.security import acl_changes
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_acls import CreateAclsRequest
 from ottla.wire.messages.describe_acls import DescribeAclsResponse
+from ottla.wire.messages.fetch import FetchPartition, FetchResponse
 
 DONE = (ErrorCode.NONE, "")
 
@@ -276,3 +285,26 @@ def test_kill_9_leaves_what_was_acknowledged_and_no_half_of_a_request(
         left = set(describe_acls(connection))
     assert left & set(acls) == set(acls) - {topic_acl("topic-7")}
     assert len(left - set(acls)) in (0, len(unanswered))
+
+
+@pytest.mark.parametrize("partitions", [1, 300], ids=["one partition", "read in steps"])
+def test_a_fetch_that_waits_gets_nothing_once_the_right_is_gone(
+    start: Starter, partitions: int
+) -> None:
+    broker = start(options={**WITH_AUTHORIZER, "allow.everyone.if.no.acl.found": "true"})
+    servers = broker.bootstrap_servers
+    with RawConnection(servers) as reader, RawConnection(servers) as connection:
+        create(connection, "t", partitions)
+        request = fetch_request("t", 0, max_wait_ms=60_000, min_bytes=1)
+        request.topics[0].partitions = [
+            FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1000)
+            for number in range(partitions)
+        ]
+        reader.send(request, 12)
+        assert eventually(lambda: waiter_count(broker) == partitions)
+        only_write = topic_acl("t", "User:ANONYMOUS")._replace(operation=Operation.WRITE)
+        assert create_acls(connection, only_write) == [DONE]
+        fill(connection, "t", b"not for everybody")
+        (topic,) = reader.receive(FetchResponse, 12).responses
+        errors = {partition.error_code for partition in topic.partitions}
+        assert errors == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}

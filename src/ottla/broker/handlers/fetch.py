@@ -64,11 +64,11 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> Reply[
     opened = _open_session(node, request, context, targets)
     if isinstance(opened, Refused):
         return FetchResponse(error_code=opened.error, responses=[])
-    limits = _limits(node, request, context)
+    limits, replica_id = _limits(node, request, context), _replica_id(request)
     if len(opened.targets) > PARTITIONS_AT_ONCE:
-        return _fetch_many(node, opened, limits, context, _replica_id(request))
+        return _fetch_many(node, opened, limits, context, replica_id)
     if not node.authorizer.is_open:
-        _deny_unreadable(node, opened, context.caller, _replica_id(request))
+        _deny_unreadable(node, opened, context.caller, replica_id)
 
     def respond(read: FetchRead) -> FetchResponse:
         told = _told(read) if context.meter is not None else []
@@ -80,7 +80,16 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> Reply[
     if not _waits(read, opened, limits):
         return respond(read)
     parked = park(node, opened, limits, limits.min_bytes - read.size_bytes)
-    return _after(parked.over, lambda: respond(read_all(node, opened, limits)))
+    acls = node.cluster.catalog.acls
+    acl_version = acls.version
+
+    def respond_late() -> FetchResponse:
+        if acls.version != acl_version and not node.authorizer.is_open:
+            # The client may have lost the right while it waited.
+            _deny_unreadable(node, opened, context.caller, replica_id)
+        return respond(read_all(node, opened, limits))
+
+    return _after(parked.over, respond_late)
 
 
 async def _handle_many(
@@ -104,6 +113,8 @@ async def _fetch_many(
 ) -> FetchResponse:
     """As `handle`, in slices; it is parked first, so that it misses no append between two slices."""
     share = node.cluster.share
+    acls = node.cluster.catalog.acls
+    acl_version = acls.version
     if not node.authorizer.is_open:
         await share.run(_deny_in_steps(node, opened, context.caller, replica_id))
     parked = park(node, opened, limits, limits.min_bytes)
@@ -112,6 +123,8 @@ async def _fetch_many(
         if _waits(read, opened, limits):
             parked.has_read(read.size_bytes)
             await parked.over
+            if acls.version != acl_version and not node.authorizer.is_open:
+                await share.run(_deny_in_steps(node, opened, context.caller, replica_id))
             read = await share.run(read_in_steps(node, opened, limits))
     finally:
         parked.over.cancel()

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from ottla.broker.security.token_verifier import TokenVerifier
+from ottla.config.options import INT_MAX
 from ottla.core.security import bearer_message, plain_message
 from ottla.core.security.absent_credentials import absent_credential
 from ottla.core.security.bearer_message import BearerMessage
@@ -33,6 +34,11 @@ class Exchange(Protocol):
     @property
     def claimed_user(self) -> str | None:
         """The user that the client says it is, for the log."""
+        ...
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The longest message that may be one of this mechanism: a longer one is not even received."""
         ...
 
     def evaluate(self, message: bytes) -> Evaluation: ...
@@ -88,6 +94,8 @@ def _digest(password: str) -> bytes:
 class PlainExchange:
     """PLAIN: one message."""
 
+    max_message_bytes = plain_message.MAX_MESSAGE_BYTES
+
     def __init__(self, passwords: PasswordCheck) -> None:
         self._passwords = passwords
         self.claimed_user: str | None = None
@@ -112,6 +120,9 @@ class PlainExchange:
 
 class BearerExchange:
     """OAUTHBEARER: one message, and one more if the token is refused."""
+
+    # Tokens may be as long as the listener allows.
+    max_message_bytes = INT_MAX
 
     def __init__(self, tokens: TokenVerifier) -> None:
         self._tokens = tokens

@@ -18,7 +18,6 @@ from ottla.broker.requests.request import CloseConnectionError, RequestContext
 from ottla.broker.security.caller import Caller
 from ottla.broker.security.login_exchanges import Exchange
 from ottla.broker.security.sasl_listener import SaslListener
-from ottla.config.sasl import OAUTHBEARER
 from ottla.core.security.sasl_outcomes import Authenticated, Challenge, Outcome, Rejected
 from ottla.core.security.session_lifetime import session_lifetime_ms
 from ottla.errors import ErrorCode
@@ -40,8 +39,8 @@ AUTHENTICATE_KEY: Final = 36
 FIRST_VERSION_WITH_REQUESTS: Final = 1
 # ApiVersions and SaslHandshake have names in them, and no more.
 MAX_HANDSHAKE_BYTES: Final = 8 << 10
-# A message of PLAIN or SCRAM, with a header; only tokens are longer.
-MAX_PASSWORD_FRAME_BYTES: Final = 32 << 10
+# What a SaslAuthenticate request has around its message: the longest client id, and some numbers.
+MAX_HEADER_BYTES: Final = 1 << 10
 MIN_SECONDS_BETWEEN_REAUTHENTICATIONS: Final = 1.0
 _SIZE: Final = struct.Struct(">i")
 
@@ -112,11 +111,9 @@ class SaslGate:
     def frame_limits(self) -> tuple[int, int]:
         """The smallest and the largest frame that a client may send before it has authenticated itself."""
         largest = self._listener.settings.max_receive_bytes
-        if self._state is not State.EXCHANGE:
+        if self._state is not State.EXCHANGE or self._exchange is None:
             return 0, min(MAX_HANDSHAKE_BYTES, largest)
-        if self._mechanism != OAUTHBEARER:
-            return 0, min(MAX_PASSWORD_FRAME_BYTES, largest)
-        return 0, largest
+        return 0, min(self._exchange.max_message_bytes + MAX_HEADER_BYTES, largest)
 
     def take(self, frame: memoryview) -> Step | LaterStep | None:
         """What a frame leads to; None if it passes.

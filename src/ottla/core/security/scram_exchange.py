@@ -47,6 +47,8 @@ OTHER_AUTHORIZATION_ID: Final = (
 class ScramExchange:
     """One exchange; `find` has a credential for every name, a false one for users that do not exist."""
 
+    max_message_bytes = MAX_MESSAGE_BYTES
+
     def __init__(
         self,
         mechanism: ScramMechanism,
