@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -210,8 +212,41 @@ class Java(Client):
             connection.close()
 
 
+class Kcat(Client):
+    name = "kcat"
+
+    def ask(self, stage: Stage, listener: str, mechanism: str, password: str, token: str) -> None:
+        if mechanism == "OAUTHBEARER":
+            pytest.skip("kcat cannot be given a token")
+        if mechanism.startswith("SCRAM") and password == PASSWORD and _repeats_nonces():
+            pytest.skip("this librdkafka repeats its nonce, which Kafka 4 does not accept either")
+        options = {
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": mechanism,
+            "sasl.username": ALICE,
+            "sasl.password": password,
+        }
+        words = [word for name, value in options.items() for word in ("-X", f"{name}={value}")]
+        asked = subprocess.run(
+            ["kcat", "-b", stage.address(listener), *words, "-L", "-m", "1"],
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        if asked.returncode != 0:
+            raise LoginError(asked.stderr.decode())
+
+
+def _repeats_nonces() -> bool:
+    """Whether kcat's librdkafka is older than 2.6.1."""
+    said = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"librdkafka (\d+)\.(\d+)\.(\d+)", said)
+    assert found is not None
+    return tuple(map(int, found.groups())) < (2, 6, 1)
+
+
 CLIENTS: dict[str, Callable[[], Client]] = {
-    each.name: each for each in (Ottla, Confluent, KafkaPython, AioKafka)
+    each.name: each for each in (Ottla, Confluent, KafkaPython, AioKafka, Kcat)
 }
 
 
@@ -219,6 +254,8 @@ CLIENTS: dict[str, Callable[[], Client]] = {
 def client(request: pytest.FixtureRequest) -> Client:
     if request.param == "java":
         return Java(request.getfixturevalue("java_agent"))
+    if request.param == "kcat" and shutil.which("kcat") is None:
+        pytest.skip("kcat is not installed")
     return CLIENTS[request.param]()
 
 
