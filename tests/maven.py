@@ -15,6 +15,11 @@ from benchmarks.kafka_jars import KAFKA_CLIENT_VERSION, KAFKA_SERVER_VERSION
 DOWNLOAD_SECONDS = 80
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 NO_LOGGING = {"org.slf4j:slf4j-nop": "1.7.36"}
+TOKEN_PARSERS = {
+    "com.fasterxml.jackson.core:jackson-databind": "2.21.2",
+    "org.bitbucket.b_c:jose4j": "0.9.6",
+    **NO_LOGGING,
+}
 
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -67,6 +72,11 @@ def kafka_client(shared_folder: Path, version: str = KAFKA_CLIENT_VERSION) -> Pa
     """The folder with Kafka's own client and what it needs."""
     artifacts = {"org.apache.kafka:kafka-clients": version, **NO_LOGGING}
     return jars(f"kafka-clients-{version}", artifacts, shared_folder)
+
+
+def token_parsers(shared_folder: Path) -> Path:
+    """The folder with what Kafka's client needs for tokens, and does not bring."""
+    return jars("jackson-2.21.2-jose4j-0.9.6", TOKEN_PARSERS, shared_folder)
 
 
 def kafka_server(shared_folder: Path, version: str = KAFKA_SERVER_VERSION) -> Path:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -170,22 +173,32 @@ class AioKafka(Client):
 class Java(Client):
     name = "java"
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, folder: Path) -> None:
         self._agent = agent
+        self._folder = folder
+
+    def _token_file(self, token: str) -> Path:
+        file = self._folder / "token.jwt"
+        file.write_text(token, encoding="utf-8")
+        return file
 
     def settings(
         self, stage: Stage, listener: str, mechanism: str, password: str, token: str
     ) -> Mapping[str, object]:
-        module = {"PLAIN": "plain.PlainLoginModule", "OAUTHBEARER": None}.get(
-            mechanism, "scram.ScramLoginModule"
-        )
         login: dict[str, object]
-        if module is None:
-            # Its parser of tokens is not among the client's own jars.
-            pytest.skip("the Java client needs Jackson for tokens")
+        if mechanism == "OAUTHBEARER":
+            url = self._token_file(token).as_uri()
+            module = f"{MODULES}.oauthbearer.OAuthBearerLogin"
+            login = {
+                "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls": url,
+                "sasl.oauthbearer.token.endpoint.url": url,
+                "sasl.jaas.config": f"{module}Module required;",
+                "sasl.login.callback.handler.class": f"{module}CallbackHandler",
+            }
         else:
-            jaas = f'{MODULES}.{module} required username="{ALICE}" password="{password}";'
-            login = {"sasl.jaas.config": jaas}
+            module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+            words = f'required username="{ALICE}" password="{password}";'
+            login = {"sasl.jaas.config": f"{MODULES}.{module}LoginModule {words}"}
         return {
             "bootstrap.servers": stage.address(listener),
             "security.protocol": "SASL_PLAINTEXT",
@@ -210,15 +223,50 @@ class Java(Client):
             connection.close()
 
 
+class Kcat(Client):
+    name = "kcat"
+
+    def ask(self, stage: Stage, listener: str, mechanism: str, password: str, token: str) -> None:
+        if mechanism == "OAUTHBEARER":
+            pytest.skip("kcat cannot be given a token")
+        if mechanism.startswith("SCRAM") and password == PASSWORD and _repeats_nonces():
+            pytest.skip("this librdkafka repeats its nonce, which Kafka 4 does not accept either")
+        options = {
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": mechanism,
+            "sasl.username": ALICE,
+            "sasl.password": password,
+        }
+        words = [word for name, value in options.items() for word in ("-X", f"{name}={value}")]
+        asked = subprocess.run(
+            ["kcat", "-b", stage.address(listener), *words, "-L", "-m", "1"],
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        if asked.returncode != 0:
+            raise LoginError(asked.stderr.decode())
+
+
+def _repeats_nonces() -> bool:
+    """Whether kcat's librdkafka is older than 2.6.1."""
+    said = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"librdkafka (\d+)\.(\d+)\.(\d+)", said)
+    assert found is not None
+    return tuple(map(int, found.groups())) < (2, 6, 1)
+
+
 CLIENTS: dict[str, Callable[[], Client]] = {
-    each.name: each for each in (Ottla, Confluent, KafkaPython, AioKafka)
+    each.name: each for each in (Ottla, Confluent, KafkaPython, AioKafka, Kcat)
 }
 
 
 @pytest.fixture(params=[*CLIENTS, "java"])
-def client(request: pytest.FixtureRequest) -> Client:
+def client(request: pytest.FixtureRequest, tmp_path: Path) -> Client:
     if request.param == "java":
-        return Java(request.getfixturevalue("java_agent"))
+        return Java(request.getfixturevalue("java_agent"), tmp_path)
+    if request.param == "kcat" and shutil.which("kcat") is None:
+        pytest.skip("kcat is not installed")
     return CLIENTS[request.param]()
 
 
@@ -263,8 +311,10 @@ def brief_logins(stage: Stage) -> dict[str, int]:
     )
 
 
-def test_clients_authenticate_again_on_their_connections(stage: Stage, java_agent: Agent) -> None:
-    settings = Java(java_agent).settings(stage, "BRIEF", "SCRAM-SHA-256", PASSWORD, "")
+def test_clients_authenticate_again_on_their_connections(
+    stage: Stage, java_agent: Agent, tmp_path: Path
+) -> None:
+    settings = Java(java_agent, tmp_path).settings(stage, "BRIEF", "SCRAM-SHA-256", PASSWORD, "")
     java = java_agent.connect()
     confluent = AdminClient(
         {

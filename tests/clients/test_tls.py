@@ -25,6 +25,7 @@ CLIENTS: dict[str, type[TlsClient]] = {
     "kafka-python": tls_clients.KafkaPython,
     "aiokafka": tls_clients.AioKafka,
     "java": tls_clients.Java,
+    "kcat": tls_clients.Kcat,
 }
 LISTENERS = ("V12", "V13", "MUTUAL", "WRONG_NAME", "EXPIRED")
 
@@ -59,6 +60,8 @@ def broker(certificates: Certificates) -> Iterator[Broker]:
 def client_class(request: pytest.FixtureRequest) -> type[TlsClient]:
     if request.param == "java":
         tls_clients.Java.agent = request.getfixturevalue("java_agent")
+    if request.param == "kcat" and shutil.which("kcat") is None:
+        pytest.skip("kcat is not installed")
     return CLIENTS[request.param]
 
 

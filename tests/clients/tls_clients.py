@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import ssl
+import subprocess
 from abc import ABC, abstractmethod
 from pathlib import Path
 
@@ -170,6 +171,35 @@ class AioKafka(TlsClient):
 
     def failure(self) -> str:
         return asyncio.run(self._failure())
+
+
+class Kcat(TlsClient):
+    """kcat, a process for each call."""
+
+    def _run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        options = {"security.protocol": self.protocol}
+        if self.ca is not None:
+            options["ssl.ca.location"] = str(self.ca)
+        if self.certificate is not None:
+            options["ssl.certificate.location"] = str(self.certificate)
+            options["ssl.key.location"] = str(self.certificate.with_suffix(".key"))
+        words = [word for name, value in options.items() for word in ("-X", f"{name}={value}")]
+        return subprocess.run(
+            ["kcat", "-b", self.address, *words, *arguments],
+            input=stdin,
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    def there_and_back(self, topic: str, value: bytes) -> bytes | None:
+        sent = self._run("-P", "-t", topic, "-p", "0", stdin=value)
+        assert sent.returncode == 0, sent.stderr
+        return self._run("-C", "-t", topic, "-p", "0", "-o", "0", "-c", "1", "-q").stdout.rstrip()
+
+    def failure(self) -> str:
+        asked = self._run("-L", "-m", "1")
+        return NOTHING if asked.returncode == 0 else asked.stderr.decode()
 
 
 class Ottlas(TlsClient):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.ports import JsonValue, StorageError
+from ottla.storage.local.folder import catalog_journal
 from ottla.storage.local.folder.catalog_journal import Journal, decode_line, encode_line
 
 
@@ -111,6 +113,34 @@ def test_a_journal_that_has_grown_is_rewritten(tmp_path: Path) -> None:
     assert (again.revision, again.epoch) == (revision, 3)
     assert again.entries() == {"kept": "value", "state": [299] * 500}
     again.close()
+
+
+def test_a_journal_of_many_entries_is_not_encoded_with_every_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 50,000 ACLs each change, of whatever, held the event loop for a tenth of a second."""
+    path = tmp_path / "catalog.journal"
+    journal = Journal(str(path))
+    journal.commit({f"acl/{number}": "x" * 100 for number in range(3000)}, 0)
+    encoded_bytes = 0
+
+    def counting(revision: int, epoch: int, changes: Mapping[str, JsonValue]) -> bytes:
+        nonlocal encoded_bytes
+        line = encode_line(revision, epoch, changes)
+        encoded_bytes += len(line)
+        return line
+
+    monkeypatch.setattr(catalog_journal, "encode_line", counting)
+    for number in range(60):
+        journal.commit({f"acl/{number % 5}": "y" * 10_000}, journal.revision)
+    journal.commit(dict.fromkeys(journal.entries()), journal.revision)
+    for _ in range(60):
+        journal.commit({"acl/1": "z" * 10_000}, journal.revision)
+    journal.close()
+    written_bytes = 3000 * 115 + 120 * 10_060
+    assert encoded_bytes < 2 * written_bytes
+    assert path.stat().st_size < written_bytes / 2
+    assert reopened(path) == (122, {"acl/1": "z" * 10_000})
 
 
 json_values: st.SearchStrategy[JsonValue] = st.recursive(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import select
 import socket
 import struct
@@ -230,6 +231,22 @@ def test_algorithms_follow_from_keys() -> None:
     assert claims("Ed25519", ed25519, ed25519.as_dict(private=False)) == {"sub": "x"}
     unsigned = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0."
     assert isinstance(signed_claims(unsigned, [public]), Rejected)
+
+
+def test_keys_that_come_a_byte_at_a_time_are_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Dripping(io.BytesIO):
+        def read1(self, size: int | None = -1, /) -> bytes:
+            now[0] += 1.0
+            return b" "
+
+    now = [0.0]
+    monkeypatch.setattr(token_keys, "monotonic", lambda: now[0])
+    monkeypatch.setattr("urllib.request.urlopen", lambda url, timeout: Dripping())
+    with pytest.raises(TimeoutError, match="it took more than 10 s"):
+        token_keys.fetch("https://issuer.example/keys")
+    assert now == [token_keys.FETCH_SECONDS]
 
 
 def test_a_new_key_is_fetched_when_a_token_names_it(

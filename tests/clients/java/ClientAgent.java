@@ -537,8 +537,17 @@ public class ClientAgent {
             return found;
         }
 
+        /** The options of a client; -DNAME=VALUE is a property of the process. */
         Map<String, Object> settings() {
-            return new LinkedHashMap<>(texts());
+            Map<String, Object> found = new LinkedHashMap<>();
+            texts().forEach((name, value) -> {
+                if (name.startsWith("-D")) {
+                    System.setProperty(name.substring(2), value);
+                } else {
+                    found.put(name, value);
+                }
+            });
+            return found;
         }
     }
 

@@ -74,11 +74,12 @@ def start_agent(shared_folder: Path) -> Iterator[Agent]:
     if shutil.which("javac") is None:
         pytest.skip("the Java client needs javac, which is not installed")
     jars = maven.kafka_client(shared_folder)
+    parsers = maven.token_parsers(shared_folder)
     process = subprocess.Popen(
         # One compiler thread and the plain collector: it shares two cores with the tests.
         [
             *("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
-            *("-cp", f"{jars}/*", str(SOURCE)),
+            *("-cp", f"{jars}/*:{parsers}/*", str(SOURCE)),
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

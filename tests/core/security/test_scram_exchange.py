@@ -149,6 +149,21 @@ def test_a_last_message_that_is_not_valid_is_rejected(change: object) -> None:
     assert isinstance(server.evaluate(change(proof)), Rejected)
 
 
+def test_a_repeated_nonce_is_refused_and_the_log_says_whose_mistake_it_is() -> None:
+    mechanism = ScramMechanism.SCRAM_SHA_256
+    for old, new, is_librdkafka in ((b"r=", b"r=client-nonce", True), (b"nonce", b"other", False)):
+        server = exchange(mechanism, "alice", "pencil")
+        client = scram(mechanism.sasl_name, "alice", "pencil", "client-nonce")
+        challenge = server.evaluate(client.first())
+        assert isinstance(challenge, Challenge)
+        proof = client.respond(challenge.data)
+        assert proof is not None
+        outcome = server.evaluate(proof.replace(old, new))
+        assert isinstance(outcome, Rejected)
+        assert outcome.message is None
+        assert ("librdkafka" in outcome.reason) is is_librdkafka
+
+
 def test_a_client_acts_in_its_own_name_only() -> None:
     for authorization_id in (b"a=alice", b"a=other"):
         server = exchange(ScramMechanism.SCRAM_SHA_256, "alice", "pencil")

@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from http.client import HTTPException
+from time import monotonic
 from typing import Any, Final, NamedTuple
 from urllib.error import URLError
 from urllib.parse import urlsplit
@@ -49,9 +50,18 @@ class KeySource(NamedTuple):
 
 def fetch(url: str) -> list[Jwk]:
     """Reads a JWKS; OSError or ValueError if that is not possible. It blocks."""
+    deadline = monotonic() + FETCH_SECONDS
+    text = bytearray()
     try:
         with urllib.request.urlopen(url, timeout=FETCH_SECONDS) as response:
-            text = response.read(MAX_BYTES + 1)
+            while len(text) <= MAX_BYTES:
+                piece = response.read1(MAX_BYTES)
+                if not piece:
+                    break
+                text += piece
+                # The timeout is that of one receive: a server that sends a byte now and then would hold up the start.
+                if monotonic() >= deadline:
+                    raise TimeoutError(f"it took more than {FETCH_SECONDS:.0f} s")
     except HTTPException as error:
         raise OSError(f"not an HTTP answer: {error!r}") from error
     if len(text) > MAX_BYTES:

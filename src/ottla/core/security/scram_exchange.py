@@ -96,7 +96,10 @@ class ScramExchange:
         if found is None:
             return Rejected("the client's last message is not valid")
         if found["nonce"] != self._nonce:
-            return Rejected("the nonce is not that of this exchange")
+            # https://github.com/confluentinc/librdkafka/pull/4895; Kafka 4 refuses it, too.
+            is_repeated = found["nonce"].endswith(self._nonce)
+            hint = ": update librdkafka, before 2.6.1 it repeats its own" if is_repeated else ""
+            return Rejected(f"the nonce is not that of this exchange{hint}")
         mechanism = self._mechanism
         messages = f"{self._said},{found['without_proof']}".encode()
         proof = base64.b64decode(found["proof"])

@@ -56,6 +56,8 @@ class Journal:
         self._revision = 0
         self._epoch = 0
         self._failure: str | None = None
+        # Below this size it does not look whether it should be rewritten.
+        self._looks_at_bytes = _REWRITE_BYTES
         self.is_new = not os.path.exists(path)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
         # One of an earlier version can be read by others; it had no credentials of users.
@@ -169,9 +171,11 @@ class Journal:
         self._size_bytes += len(line)
 
     def _rewrite_if_large(self) -> None:
-        if self._size_bytes < _REWRITE_BYTES:
+        if self._size_bytes < self._looks_at_bytes:
             return
+        # It takes a tenth of a second for 50,000 entries: not with every change.
         line = encode_line(self._revision, self._epoch, self._entries)
+        self._looks_at_bytes = max(_REWRITE_BYTES, _REWRITE_FACTOR * len(line))
         if self._size_bytes < _REWRITE_FACTOR * len(line):
             return
         try:
