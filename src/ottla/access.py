@@ -175,6 +175,14 @@ class AclBinding(NamedTuple):
     operation: Operation
     permission: Permission
 
+    def __str__(self) -> str:
+        """In one line, for messages."""
+        where = "" if self.host == "*" else f" from {self.host}"
+        return (
+            f"{self.permission.name} {self.principal}{where} {self.operation.name} "
+            f"on {self.resource_type.name} {self.pattern_type.name} {self.name!r}"
+        )
+
     def to_filter(self) -> AclFilter:
         """A filter that matches this ACL only."""
         return AclFilter(*self)

@@ -40,6 +40,17 @@ def test_a_part_of_the_process_may_do_what_a_node_may() -> None:
         admin.list_topics()
 
 
+def test_rates_of_connections_are_for_clients_outside() -> None:
+    with ottla.Broker(max_connection_creation_rate=1) as broker:
+        with ottla.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            entity = ottla.admin.QuotaEntity(ip=ottla.admin.QuotaName.DEFAULT)
+            admin.alter_client_quotas({entity: {"connection_creation_rate": 1}})
+        servers = on_loop(broker, lambda found: found.in_process_servers())
+        for _ in range(30):
+            with ottla.Admin(bootstrap_servers=servers, default_api_timeout_ms=1000) as admin:
+                admin.list_topics()
+
+
 def test_the_address_means_nothing_to_others() -> None:
     with pytest.raises(ConnectionRefusedError):
         in_process.connect("guessed.in-process.invalid")

@@ -91,6 +91,11 @@ def test_deletion_is_for_all_acls_of_resources_or_for_the_ones_that_are_describe
         ("--allow-principal User:x", "no resource is given"),
         ("--topic t --allow-principal alice", "write User:alice"),
         ("--topic t --allow-principal User:x --deny-host 10.0.0.1", "needs --deny-principal"),
+        (
+            "--topic t --allow-principal User:x --allow-host a.example",
+            "'a.example' is no IP address",
+        ),
+        ("--topic t --deny-principal User:x --deny-host 10.0.0.0/8", "no client would match it"),
         ("--group g --allow-principal User:x --operation Write", "Group has no operation Write"),
         ("--producer --group g --allow-principal User:x", "--producer needs a topic"),
         ("--consumer --topic t --allow-principal User:x", "--consumer needs a group"),

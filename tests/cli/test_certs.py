@@ -96,6 +96,17 @@ def test_a_certificate_that_expires_soon_is_told(inside: Ottla, tmp_path: Path) 
     assert "no certificates in elsewhere" in inside("certs", "list", "--dir", "elsewhere").err
 
 
+def test_a_certificate_of_the_future_is_not_valid_yet(
+    inside: Ottla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tomorrow = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+    monkeypatch.setattr(certificates, "_now", lambda: tomorrow)
+    certificates.make_ca(tmp_path / "certs", days=100)
+    done = inside("certs", "list", "-o", "json")
+    assert [each["state"] for each in done.data] == ["not yet valid"]
+    assert done.err.startswith("Warning: certs/ca.pem is not valid before ")
+
+
 def test_no_certificate_outlives_its_ca(tmp_path: Path) -> None:
     ca = certificates.make_ca(tmp_path, days=2)
     server = certificates.make_server(tmp_path, ["localhost"], days=100)

@@ -20,7 +20,12 @@ CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         (TOPIC, {"api": "Produce", "partition": "my-orders-0"}, "Write on topic my-orders"),
         (TOPIC, {"api": "Fetch", "partition": TopicPartition("t", 3)}, "Read on topic t"),
         (TOPIC, {"api": "DeleteTopics", "topic": "t"}, "Delete on topic t"),
-        (GROUP, {"api": "FindCoordinator", "key": "g"}, "Describe on group g"),
+        (
+            TOPIC,
+            {"api": "Metadata", "topic": "t"},
+            "Describe on topic t (Read and Write include it)",
+        ),
+        (GROUP, {"api": "FindCoordinator", "key": "g"}, "Describe on group g (Read includes it)"),
         (GROUP, {"api": "JoinGroup", "group": "g"}, "Read on group g"),
         (
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

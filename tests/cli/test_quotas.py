@@ -14,9 +14,12 @@ def test_quotas_are_set_listed_and_removed(
 ) -> None:
     run, user = inside_anywhere, ottla_topic_name()
     both = ("--user", user, "--default-client-id")
-    done = run("quotas", "set", "--user", user, "producer_byte_rate=1024", "request_percentage=7.5")
+    done = run(
+        "quotas", "set", "--user", user, "producer_byte_rate=1048576", "request_percentage=7.5"
+    )
     assert (
-        done.out == f"quotas of user {user} set: producer_byte_rate=1024, request_percentage=7.5\n"
+        done.out
+        == f"quotas of user {user} set: producer_byte_rate=1048576, request_percentage=7.5\n"
     )
     assert run("quotas", "set", *both, "consumer_byte_rate=2048").code == 0
     assert run("quotas", "set", *both, "consumer_byte_rate=1", "--dry-run").out == (
@@ -27,7 +30,7 @@ def test_quotas_are_set_listed_and_removed(
         rows = run("quotas", "list", "--user", user, *words, "-o", "json").data
         return [(row["client_id"], row["quota"], row["value"]) for row in rows]
 
-    mine = [(None, "producer_byte_rate", 1024), (None, "request_percentage", 7.5)]
+    mine = [(None, "producer_byte_rate", 1048576), (None, "request_percentage", 7.5)]
     others = [("(default)", "consumer_byte_rate", 2048)]
 
     def are_listed(*expected: tuple[Any, ...]) -> None:

@@ -109,6 +109,44 @@ def test_an_authorizer_is_used(tmp_path: Path) -> None:
     assert file.without_effect == ()
 
 
+def test_what_kafka_needs_between_its_brokers_has_no_effect(tmp_path: Path) -> None:
+    names = [
+        "ssl.endpoint.identification.algorithm",
+        "listener.name.external.ssl.endpoint.identification.algorithm",
+        "sasl.login.callback.handler.class",
+        "listener.name.external.plain.sasl.login.callback.handler.class",
+        "listener.name.external.plain.sasl.server.callback.handler.class",
+        "sasl.oauthbearer.token.endpoint.url",
+    ]
+    file = file_of(
+        tmp_path,
+        "listeners=EXTERNAL://:1\nlistener.security.protocol.map=EXTERNAL:SASL_PLAINTEXT\n"
+        "sasl.enabled.mechanisms=PLAIN\n" + "".join(f"{name}=x\n" for name in names),
+    )
+    assert list(file.without_effect) == names
+    BrokerConfig.read(file.options)
+
+
+def test_options_of_mechanisms_that_are_enabled_by_default_are_used(tmp_path: Path) -> None:
+    name = "listener.name.external.scram-sha-512.connections.max.reauth.ms"
+    file = file_of(
+        tmp_path,
+        "listeners=EXTERNAL://:1\nlistener.security.protocol.map=EXTERNAL:SASL_PLAINTEXT\n"
+        f"{name}=60000\n",
+    )
+    assert file.without_effect == ()
+    options = BrokerConfig.read(file.options).of_listener("EXTERNAL")
+    assert options.of_mechanism("SCRAM-SHA-512").connections_max_reauth_ms == 60_000
+
+
+def test_only_kafkas_own_names_of_clients_are_accepted(tmp_path: Path) -> None:
+    package = "org.apache.kafka.common.security.authenticator"
+    file = file_of(tmp_path, f"principal.builder.class={package}.DefaultKafkaPrincipalBuilder")
+    assert file.without_effect == ("principal.builder.class",)
+    with pytest.raises(ConfigError, match="other names than ACLs have"):
+        file_of(tmp_path, "principal.builder.class=com.example.Builder")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

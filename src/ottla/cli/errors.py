@@ -66,7 +66,7 @@ _ADVICE: Final = {
 
 _SASL: Final = "SaslHandshake"
 # Parts of the context that are not printed, because the text or the command has them.
-_HIDDEN_CONTEXT: Final = frozenset({"api", "accepted"})
+_HIDDEN_CONTEXT: Final = frozenset({"api", "accepted", "filter"})
 
 
 def line_of(error: BaseException) -> str:

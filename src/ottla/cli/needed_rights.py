@@ -18,6 +18,12 @@ _WORDS: Final = {
     _TRANSACTIONAL_ID: "transactional id",
     _CLUSTER: "cluster",
 }
+# What usually is wanted behind the request that was denied.
+_INCLUDE_DESCRIBE: Final = {
+    _TOPIC: "Read and Write include",
+    _GROUP: "Read includes",
+    _TRANSACTIONAL_ID: "Write includes",
+}
 # By error and operation: the APIs, as Kafka checks them. DescribeTopics is the name of the call of `Admin`.
 _APIS: Final[Mapping[ErrorCode, Mapping[str, str]]] = {
     _TOPIC: {
@@ -75,7 +81,9 @@ def needed_right(error: KafkaError) -> str | None:
         return "Write on a topic, or IdempotentWrite on the cluster"
     word = _WORDS[error.code]
     name = None if error.code is _CLUSTER else _name_of(error, word.replace(" ", "_"))
-    return f"{operation} on {word} {name}" if name else f"{operation} on the {word}"
+    right = f"{operation} on {word} {name}" if name else f"{operation} on the {word}"
+    more = _INCLUDE_DESCRIBE.get(error.code) if operation == "Describe" else None
+    return right if more is None else f"{right} ({more} it)"
 
 
 def _name_of(error: KafkaError, kind: str) -> str | None:

@@ -41,7 +41,7 @@ _OPEN_WARNING: Final = """\
 *  WARNING: anybody who reaches {address} can {everything}.
 *  Listener {name} asks clients for no password and no certificate.
 *  - If only programs of this machine are clients:  --listen 127.0.0.1:{port}
-*  - With passwords:     --listen SASL_SSL://{address}, and --user NAME:PASSWORD
+*  - With passwords:     --listen SASL_SSL://{address}, and --user NAME:@FILE
 *  - With certificates:  --listen SSL://{address}, and --set ssl.client.auth=required
 *  Both need a certificate of this broker (ssl.keystore.location): see the guide "Security".
 ****************************************************************************************"""
@@ -183,8 +183,10 @@ def passwords_of(texts: Sequence[str]) -> dict[str, str]:
 def _first_line(user: str, path: str) -> str:
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as error:
-        raise ConfigError(f"--user {user}:@{path} cannot be read: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"--user {user}:@{path} cannot be read: {error.strerror}") from error
+    except UnicodeError as error:
+        raise ConfigError(f"--user {user}:@{path} cannot be read: it is not UTF-8") from error
     line = text.partition("\n")[0].removesuffix("\r")
     if not line:
         raise ConfigError(f"--user {user}:@{path}: the file begins with no password")

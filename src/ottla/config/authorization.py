@@ -41,4 +41,8 @@ def super_user_principals(text: str) -> tuple[str, ...]:
                 f"super.users={text!r} is not valid: {principal!r} must have a type and a name, as in "
                 f"User:{principal}; semicolons separate several"
             )
+        if ",User:" in principal.replace(" ", ""):
+            raise ConfigError(
+                f"super.users={text!r} would be one principal with a long name: semicolons separate several"
+            )
     return principals

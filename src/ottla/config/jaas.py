@@ -39,21 +39,34 @@ class _Token(NamedTuple):
     is_mark: bool
 
 
-def parse_jaas(text: str) -> JaasEntry:
-    """Read `MODULE FLAG NAME=VALUE …;`; a ConfigError never shows the values."""
+def parse_jaas(text: str, example: str = EXAMPLE) -> JaasEntry:
+    """Read `MODULE FLAG NAME=VALUE …;`; a ConfigError shows the example, and never the values."""
+    try:
+        return _parse(text)
+    except _JaasError as error:
+        raise ConfigError(
+            f"sasl.jaas.config is not valid: {error.args[0]}; it looks like {example}"
+        ) from None
+
+
+class _JaasError(Exception):
+    """Why the text is not valid."""
+
+
+def _parse(text: str) -> JaasEntry:
     tokens = list(_tokens(text))
     if not tokens:
-        raise _refused("it is empty")
+        raise _JaasError("it is empty")
     if tokens[-1] != _Token(";", is_mark=True):
-        raise _refused("it does not end with a semicolon")
+        raise _JaasError("it does not end with a semicolon")
     if tokens.count(_Token(";", is_mark=True)) > 1:
-        raise _refused("it names more than one login module")
+        raise _JaasError("it names more than one login module")
     words, rest = tokens[:2], tokens[2:-1]
     if len(words) < 2 or any(token.is_mark for token in words):
-        raise _refused("it must begin with a login module and a flag")
+        raise _JaasError("it must begin with a login module and a flag")
     module, flag = (token.text for token in words)
     if flag.lower() not in FLAGS:
-        raise _refused(f"after {module} must come one of {', '.join(FLAGS)}")
+        raise _JaasError(f"after {module} must come one of {', '.join(FLAGS)}")
     return JaasEntry(module, flag.lower(), _options(rest))
 
 
@@ -62,7 +75,7 @@ def _options(tokens: list[_Token]) -> dict[str, str]:
     for start in range(0, len(tokens), 3):
         name, *rest = tokens[start : start + 3]
         if name.is_mark or [token.is_mark for token in rest] != [True, False]:
-            raise _refused("options are written NAME=VALUE, values with blanks in double quotes")
+            raise _JaasError("options are written NAME=VALUE, values with blanks in double quotes")
         options[name.text] = rest[1].text
     return options
 
@@ -72,7 +85,7 @@ def _tokens(text: str) -> Iterator[_Token]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise _refused(f"the character at {position} is not expected: quote values")
+            raise _JaasError(f"the character at {position} is not expected: quote values")
         position = match.end()
         if match["quote"]:
             yield _Token(_ESCAPE.sub(_unescaped, match["quoted"]), is_mark=False)
@@ -85,7 +98,3 @@ def _tokens(text: str) -> Iterator[_Token]:
 def _unescaped(match: re.Match[str]) -> str:
     escaped = match[1]
     return chr(int(escaped, 8)) if escaped[0] in "01234567" else _ESCAPED.get(escaped, escaped)
-
-
-def _refused(reason: str) -> ConfigError:
-    return ConfigError(f"sasl.jaas.config is not valid: {reason}; it looks like {EXAMPLE}")

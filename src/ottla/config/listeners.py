@@ -198,7 +198,8 @@ def listeners_of(
         protocol = protocols.get(name, name)
         if protocol not in PROTOCOLS:
             raise ConfigError(
-                f"listeners: listener.security.protocol.map has no protocol for {name}"
+                f"listeners: {name} is none of {', '.join(PROTOCOLS)}, and "
+                "listener.security.protocol.map has no protocol for it"
             )
         listen = Endpoint(endpoint.host or ANY_HOST, endpoint.port)
         found.append(ListenerSettings(name, protocol, listen, given.get(name)))

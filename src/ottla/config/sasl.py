@@ -32,6 +32,9 @@ _LOGIN_MODULES: Final = {
     **dict.fromkeys(SCRAM, f"{_MODULES}.scram.ScramLoginModule"),
 }
 _USER: Final = "user_"
+# What a login module of a broker looks like: only PLAIN's has users.
+_EXAMPLE: Final = "{} required{};"
+_USERS: Final = {**dict.fromkeys(MECHANISMS, ""), PLAIN: ' user_alice="secret"'}
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,12 @@ class MechanismConfig(Config):
         """The passwords of the users that the login module lists, by name: PLAIN only."""
         if self.sasl_jaas_config is None:
             return {}
-        entry = parse_jaas(self.sasl_jaas_config)
+        try:
+            entry = parse_jaas(
+                self.sasl_jaas_config, _EXAMPLE.format(_LOGIN_MODULES[mechanism], _USERS[mechanism])
+            )
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from error
         if entry.module != _LOGIN_MODULES[mechanism]:
             raise ConfigError(
                 f"{where}: sasl.jaas.config has to name {_LOGIN_MODULES[mechanism]}, not {entry.module}"

@@ -12,9 +12,15 @@ from typing import Final
 from ottla.config import properties
 from ottla.config.authorization import CLASS_OPTION, OF_AUTHORIZER
 from ottla.config.broker import BrokerConfig
-from ottla.config.listeners import DEFAULT_LISTEN, PREFIX, listeners_of, parse_address
+from ottla.config.listeners import (
+    DEFAULT_LISTEN,
+    PREFIX,
+    ListenerConfig,
+    listeners_of,
+    parse_address,
+)
 from ottla.config.options import find_option, options_of, unsupported_hint
-from ottla.config.sasl import MECHANISMS, is_about_sasl
+from ottla.config.sasl import MECHANISMS, SCRAM, is_about_sasl
 from ottla.config.unsupported_broker_options import SET_ON_CLIENT
 from ottla.errors import ConfigError
 
@@ -22,6 +28,10 @@ _LISTENERS: Final = ("listeners", "advertised.listeners")
 _PLACES: Final = (*_LISTENERS, "listener.security.protocol.map", "log.dirs", "log.dir")
 # Prefixes of options of other distributions of Kafka.
 _OTHER_DISTRIBUTIONS: Final = ("confluent.",)
+# The names that it gives to clients are those that Ottla gives them.
+_KAFKAS_PRINCIPALS: Final = (
+    "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+)
 _REFUSED: Final = {
     "alter.config.policy.class.name": "its policy would not be enforced",
     "config.providers": "references to a provider would be taken literally",
@@ -45,17 +55,11 @@ class ServerFile:
             if name in _PLACES:
                 continue
             self._check_not_dangerous(name, value)
-            if name in OF_AUTHORIZER and not self._given.get(CLASS_OPTION, "").strip():
+            has_authorizer = bool(self._given.get(CLASS_OPTION, "").strip())
+            if _is_without_meaning(name) or (name in OF_AUTHORIZER and not has_authorizer):
                 without_effect.append(name)
             elif _is_supported(name):
                 self.options[name] = value
-            elif name.startswith(_OTHER_DISTRIBUTIONS) or unsupported_hint(
-                BrokerConfig, name
-            ) not in (
-                None,
-                SET_ON_CLIENT,
-            ):
-                without_effect.append(name)
             else:
                 self._find(name)
         self._add_listeners()
@@ -74,6 +78,8 @@ class ServerFile:
             raise self._error(str(error)) from error
 
     def _check_not_dangerous(self, name: str, value: str) -> None:
+        if name == "principal.builder.class" and value.strip() == _KAFKAS_PRINCIPALS:
+            return
         for refused, reason in _REFUSED.items():
             if name == refused or (refused.endswith(".") and name.startswith(refused)):
                 raise self._error(f"{name} cannot be ignored: {reason}")
@@ -139,7 +145,8 @@ class ServerFile:
 
     def _enabled_mechanisms(self, listener: str) -> list[str]:
         name = "sasl.enabled.mechanisms"
-        return _parts(self._given.get(f"{PREFIX}{listener}.{name}") or self._given.get(name, ""))
+        given = self._given.get(f"{PREFIX}{listener}.{name}", self._given.get(name))
+        return [*SCRAM] if given is None else _parts(given)
 
     def data_dir(self) -> str | None:
         """The data folder; None if the file has none."""
@@ -152,6 +159,18 @@ class ServerFile:
                 f"log.dirs={value} names {len(folders)} folders: only one is supported, choose it with --data DIR"
             )
         return folders[0]
+
+
+def _is_without_meaning(name: str) -> bool:
+    """Whether Kafka has the option, and nothing here depends on it."""
+    if name.startswith(_OTHER_DISTRIBUTIONS):
+        return True
+    if not name.startswith(PREFIX):
+        return unsupported_hint(BrokerConfig, name) not in (None, SET_ON_CLIENT)
+    option = name.removeprefix(PREFIX).partition(".")[2]
+    mechanism, _, rest = option.partition(".")
+    option = rest if mechanism.upper() in MECHANISMS else option
+    return unsupported_hint(ListenerConfig, option) not in (None, SET_ON_CLIENT)
 
 
 def _is_supported(name: str) -> bool:

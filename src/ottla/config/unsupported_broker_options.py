@@ -8,6 +8,9 @@ _REMOVE = "remove it"
 _CLUSTER = "remove it, brokers need no controller, quorum or ZooKeeper"
 _REPLICATION = "remove it, the storage engine replicates"
 SET_ON_CLIENT = "it is an option of clients, set it there"
+_BETWEEN_NODES = (
+    "remove it, the nodes of a cluster do not connect to each other; clients have it, too"
+)
 _THREADS = "remove it, one event loop replaces the threads"
 _SHARE_GROUPS = "remove it, there are no share groups"
 _DEFAULT_QUOTAS = (
@@ -19,7 +22,7 @@ _JVM = "remove it, it chooses among classes of a JVM"
 
 UNSUPPORTED_TLS_OPTIONS: Mapping[str, str] = {
     "ssl.allow.": "remove it, new certificates are used as soon as their file has changed",
-    "ssl.endpoint.identification.algorithm": SET_ON_CLIENT,
+    "ssl.endpoint.identification.algorithm": _BETWEEN_NODES,
     "ssl.engine.factory.class": _JVM,
     "ssl.keymanager.algorithm": _JVM,
     "ssl.provider": _JVM,
@@ -30,19 +33,19 @@ UNSUPPORTED_TLS_OPTIONS: Mapping[str, str] = {
 _NODES = "remove it, the nodes of a cluster do not log in to each other"
 
 UNSUPPORTED_SASL_OPTIONS: Mapping[str, str] = {
-    "sasl.client.callback.handler.class": SET_ON_CLIENT,
+    "sasl.client.callback.handler.class": _BETWEEN_NODES,
     "sasl.kerberos.": "remove it, there is no Kerberos",
-    "sasl.login.": SET_ON_CLIENT,
+    "sasl.login.": _BETWEEN_NODES,
     "sasl.mechanism": "use sasl.enabled.mechanisms",
     "sasl.mechanism.controller.protocol": _NODES,
     "sasl.mechanism.inter.broker.protocol": _NODES,
-    "sasl.oauthbearer.assertion.": SET_ON_CLIENT,
-    "sasl.oauthbearer.client.": SET_ON_CLIENT,
-    "sasl.oauthbearer.header.urlencode": SET_ON_CLIENT,
-    "sasl.oauthbearer.jwt.retriever.class": SET_ON_CLIENT,
+    "sasl.oauthbearer.assertion.": _BETWEEN_NODES,
+    "sasl.oauthbearer.client.": _BETWEEN_NODES,
+    "sasl.oauthbearer.header.urlencode": _BETWEEN_NODES,
+    "sasl.oauthbearer.jwt.retriever.class": _BETWEEN_NODES,
     "sasl.oauthbearer.jwt.validator.class": _JVM,
-    "sasl.oauthbearer.scope": SET_ON_CLIENT,
-    "sasl.oauthbearer.token.endpoint.url": SET_ON_CLIENT,
+    "sasl.oauthbearer.scope": _BETWEEN_NODES,
+    "sasl.oauthbearer.token.endpoint.url": _BETWEEN_NODES,
     "sasl.server.callback.handler.class": _JVM,
 }
 

@@ -52,6 +52,10 @@ def read_key_store(config: TlsConfig) -> KeyStore | None:
     blocks = _blocks(text)
     if not any(label.endswith("PRIVATE KEY") for label, _ in blocks):
         raise ConfigError(f"{name} has no private key: it must be PEM text, BEGIN PRIVATE KEY …")
+    if not any(label.endswith("CERTIFICATE") for label, _ in blocks):
+        raise ConfigError(
+            f"{name} has no certificate: those of the key belong behind it, BEGIN CERTIFICATE …"
+        )
     password = config.ssl_key_password
     if password is None and any(_is_encrypted(label, block) for label, block in blocks):
         raise ConfigError(f"the private key of {name} is encrypted: give ssl.key.password")

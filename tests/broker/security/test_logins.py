@@ -564,6 +564,21 @@ def test_a_password_that_fits_changes_nothing(stage: Stage) -> None:
     assert stage.broker._call(revision) == before + 1
 
 
+def test_a_listener_without_users_is_warned_of_until_there_are_some(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
+
+    def warned() -> bool:
+        return "listener_without_users" in [getattr(each, "event", None) for each in caplog.records]
+
+    with ottla.Broker(options):
+        assert warned()
+    caplog.clear()
+    with ottla.Broker(security="scram"):
+        assert not warned()
+
+
 def test_users_are_in_force_on_all_nodes_and_survive_the_end_of_each() -> None:
     with ottla.Broker(
         {"listeners": "OPEN://127.0.0.1:0,SASL://127.0.0.1:0"}

@@ -274,6 +274,7 @@ class TestOptions:
                 "cannot be read",
             ),
             ({"ssl_keystore_location": "{ca}"}, "ssl.keystore.location has no private key"),
+            ({"ssl_keystore_location": "{ca_key}"}, "ssl.keystore.location has no certificate"),
             ({"ssl_keystore_location": "{encrypted}"}, "encrypted: give ssl.key.password"),
             (
                 {"ssl_keystore_location": "{encrypted}", "ssl_key_password": "no"},
@@ -288,7 +289,11 @@ class TestOptions:
     def test_a_value_that_cannot_be_is_refused(
         self, certificates: Certificates, options: dict[str, str], words: str
     ) -> None:
-        files = {"ca": certificates.ca, "encrypted": certificates.encrypted_client}
+        files = {
+            "ca": certificates.ca,
+            "ca_key": certificates.folder / "ca.key",
+            "encrypted": certificates.encrypted_client,
+        }
         given = {
             name: value.format(**files) if value.startswith("{") else value
             for name, value in options.items()

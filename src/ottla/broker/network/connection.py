@@ -201,7 +201,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = without_copies(transport)
         self._locate(transport)
         self.last_active = self._host.now()
-        excess_ms = self._host.node.connection_rates.excess_ms(self.caller.peer.host)
+        rates = self._host.node.connection_rates
+        excess_ms = 0 if self.caller.is_node else rates.excess_ms(self.caller.peer.host)
         if excess_ms:
             self._refuse_slowly(excess_ms)
             return
@@ -217,7 +218,7 @@ class Connection(asyncio.BufferedProtocol):
             self._gate = self._host.gate_for(self)
             self._is_login = True
             self._buffer.smallest_room_bytes = LOGIN_ROOM_BYTES
-        wait_ms = self._host.node.connection_rates.wait_ms(self.listener.name)
+        wait_ms = 0 if self.caller.is_node else rates.wait_ms(self.listener.name)
         if wait_ms is None:
             self._refuse(BUSY)
         elif wait_ms:

@@ -50,6 +50,7 @@ class CertificateFile:
     path: Path
     subject: str
     names: tuple[str, ...]
+    begins: datetime.datetime
     expires: datetime.datetime
     is_ca: bool
     has_key: bool
@@ -236,6 +237,7 @@ def _described(path: Path, certificate: x509.Certificate, *, has_key: bool) -> C
         path=path,
         subject=certificate.subject.rfc4514_string(),
         names=names,
+        begins=certificate.not_valid_before_utc,
         expires=certificate.not_valid_after_utc,
         is_ca=is_ca,
         has_key=has_key,

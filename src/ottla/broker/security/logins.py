@@ -17,6 +17,9 @@ from ottla.broker.security.token_verifier import TokenVerifier, check_library
 from ottla.config.listeners import ListenerSettings
 from ottla.config.sasl import OAUTHBEARER, PLAIN, MechanismConfig
 from ottla.core.security.token_claims import TokenRules
+from ottla.events import EventLog
+
+logger = EventLog(__name__)
 
 # Passwords are hashed and signatures checked on these.
 THREADS: Final = 2
@@ -69,6 +72,12 @@ class Logins:
             },
             max_receive_bytes=options.sasl_server_max_receive_size,
         )
+        if tokens is None and not listed and not self._node.cluster.catalog.users.names():
+            logger.warning(
+                "listener_without_users",
+                "nobody can log in to listener %(listener)s yet: there are no users; --user NAME:@FILE makes one",
+                listener=name,
+            )
         passwords = PasswordCheck(users, listed, self._executor)
         return SaslListener(
             name,

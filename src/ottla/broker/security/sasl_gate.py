@@ -154,7 +154,12 @@ class SaslGate:
         if api_key == API_VERSIONS_KEY and self._state is State.VERSIONS_OR_HANDSHAKE:
             return self._answer_versions(frame, version, correlation_id)
         if api_key != HANDSHAKE_KEY:
-            return self._fail(Rejected(f"a request of API {api_key} before the login"), None)
+            return self._fail(
+                Rejected(
+                    f"{self._name_of(api_key)} before the login; clients set security.protocol"
+                ),
+                None,
+            )
         api = self._apis[HANDSHAKE_KEY]
         if not api.first_version <= version <= api.last_version:
             raise CloseConnectionError(f"SaslHandshake v{version} is not served")
@@ -177,6 +182,10 @@ class SaslGate:
             self._state = State.EXCHANGE
         response = SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=mechanisms)
         return Answer(frame_response(response, version, correlation_id))
+
+    def _name_of(self, api_key: int) -> str:
+        api = self._apis.get(api_key)
+        return f"a request of API {api_key}" if api is None else f"a request {api.name}"
 
     def _answer_versions(self, frame: memoryview, version: int, correlation_id: int) -> Answer:
         """Answers ApiVersions; after an error the client may ask once more."""
@@ -211,7 +220,7 @@ class SaslGate:
 
     def _refuse_other_request(self, api_key: int, version: int, correlation_id: int) -> LoginFailed:
         """Refuses a request between two messages. Kafka answers each API with its error; these two are worth it."""
-        rejected = Rejected(f"a request of API {api_key} during the login")
+        rejected = Rejected(f"{self._name_of(api_key)} during the login")
         api = self._apis.get(api_key)
         if api is None or not api.first_version <= version <= api.last_version:
             return self._fail(rejected, None)

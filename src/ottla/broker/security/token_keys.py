@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from http.client import HTTPException
 from time import monotonic
 from typing import Any, Final, NamedTuple
+from urllib.error import URLError
 from urllib.parse import urlsplit
 
 from ottla.errors import ConfigError
@@ -93,7 +94,7 @@ class TokenKeys:
         except (OSError, ValueError) as error:
             if self._source.is_file:
                 raise ConfigError(
-                    f"sasl.oauthbearer.jwks.endpoint.url={self._source.url} cannot be read: {error}"
+                    f"sasl.oauthbearer.jwks.endpoint.url={self._source.url} cannot be read: {_reason(error)}"
                 ) from error
             self._log_failure(error)
 
@@ -134,6 +135,16 @@ class TokenKeys:
             "token_keys_not_fetched",
             "the keys of %(url)s cannot be read: %(reason)s; tokens are checked with %(keys)d earlier ones",
             url=self._source.url,
-            reason=str(error),
+            reason=_reason(error),
             keys=len(self.keys),
         )
+
+
+def _reason(error: Exception) -> str:
+    """What the libraries say, without the wrapping."""
+    cause = getattr(error, "reason", None)
+    if isinstance(error, URLError) and isinstance(cause, OSError):
+        return cause.strerror or str(cause)
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is not JSON ({error})"
+    return str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 from typing import Final
 
@@ -75,6 +76,8 @@ def wanted_acls(arguments: Arguments) -> list[AclBinding]:
         raise UsageError(
             "nobody is named", "give --allow-principal User:NAME or --deny-principal User:NAME"
         )
+    for host in (*arguments.allowed_hosts, *arguments.denied_hosts):
+        _check_host(host)
     return [
         AclBinding(*pattern, principal, host, operation, permission)
         for pattern, operations in _operations_by_pattern(arguments).items()
@@ -120,6 +123,18 @@ def _rules(
         if hosts and not principals:
             raise UsageError(f"{flag}-host needs {flag}-principal")
         yield permission, [principal_of(each) for each in principals], hosts or [_EVERYWHERE]
+
+
+def _check_host(text: str) -> None:
+    """Brokers compare the text with the address of a client: an ACL for a name or a network never applies."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        if text != _EVERYWHERE:
+            raise UsageError(
+                f"{text!r} is no IP address, and no client would match it",
+                "give an address, not a name or a network, or leave it out for all",
+            ) from None
 
 
 def principal_of(text: str) -> str:

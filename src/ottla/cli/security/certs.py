@@ -94,7 +94,9 @@ def list_certificates(arguments: Arguments) -> int:
     if not found and output.is_table:
         say(f"there are no certificates in {arguments.folder}")
     for each in found:
-        if each.expires <= now:
+        if each.begins > now:
+            say(f"Warning: {each.path} is not valid before {each.begins:%Y-%m-%dT%H:%M:%SZ}")
+        elif each.expires <= now:
             say(f"Warning: {each.path} has expired")
         elif each.expires - now < _SOON:
             say(f"Warning: {each.path} expires in {(each.expires - now).days} days")
@@ -103,7 +105,9 @@ def list_certificates(arguments: Arguments) -> int:
 
 def _row(each: CertificateFile, now: datetime.datetime) -> Mapping[str, object]:
     state = "valid"
-    if each.expires <= now:
+    if each.begins > now:
+        state = "not yet valid"
+    elif each.expires <= now:
         state = "expired"
     elif each.expires - now < _SOON:
         state = "expires soon"

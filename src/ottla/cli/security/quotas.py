@@ -49,7 +49,7 @@ def set_quotas(arguments: Arguments) -> int:
         admin.alter_client_quotas({entity: changes}, validate_only=arguments.dry_run)
     word = "would be set" if arguments.dry_run else "set"
     text = ", ".join(
-        f"{name}={value:g}" if value is not None else name for name, value in changes.items()
+        name if value is None else f"{name}={_number(value)}" for name, value in changes.items()
     )
     Output("table").lines([f"quotas of {entity} {word}: {text}"])
     return DONE
@@ -86,11 +86,16 @@ def rows_of(found: Mapping[QuotaEntity, Mapping[str, float]]) -> list[dict[str, 
             "client_id": _text(entity.client_id),
             "ip": _text(entity.ip),
             "quota": name,
-            "value": int(value) if value.is_integer() else value,
+            "value": _number(value),
         }
         for entity, quotas in found.items()
         for name, value in quotas.items()
     ]
+
+
+def _number(value: float) -> float:
+    """Without a fraction that is 0; never rounded."""
+    return int(value) if value.is_integer() else value
 
 
 def _text(name: Name) -> str | None:

@@ -21,6 +21,12 @@ _TLS_REASONS = {
     "TLSV1_ALERT_UNKNOWN_CA": "the broker does not trust the issuer of the client's certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the broker wants a certificate of the client, or refuses the "
     "one that it got: see ssl.keystore.location",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the client's certificate has expired: replace the one of "
+    "ssl.keystore.location",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": "the client's certificate was revoked: replace the one of "
+    "ssl.keystore.location",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the broker does not accept the client's certificate: see "
+    "ssl.keystore.location",
     "SSLV3_ALERT_HANDSHAKE_FAILURE": "the two sides have no cipher suite in common, or the broker "
     "wants a certificate of the client",
 }
