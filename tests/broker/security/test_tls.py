@@ -426,6 +426,20 @@ def renew(broker: ottla.Broker) -> None:
     broker._run_on_loop(running(broker).server._reload_certificates())
 
 
+def test_a_certificate_that_is_not_valid_is_warned_of(
+    begin: Callable[..., ottla.Broker], own: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = begin(ssl_keystore_location=str(own / "expired.pem"))
+    (message,) = messages_of(caplog, "certificate_not_valid")
+    assert message.startswith("the certificate of listener SSL is not valid now, but from ")
+    assert message.endswith(" UTC: replace it")
+    assert broker.bootstrap_servers
+
+
+def messages_of(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
+    return [each.getMessage() for each in caplog.records if getattr(each, "event", "") == event]
+
+
 def test_a_new_certificate_is_used_without_a_restart(
     begin: Callable[..., ottla.Broker],
     trusting: ssl.SSLContext,
