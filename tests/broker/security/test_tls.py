@@ -591,6 +591,15 @@ def test_a_listener_that_asks_nobody_for_anything_is_warned_of(
     assert ("listener_open_to_all" in [getattr(r, "event", "") for r in caplog.records]) == warned
 
 
+@pytest.mark.parametrize(("host", "warned"), [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_logins_without_encryption_are_warned_of(
+    start: Starter, caplog: pytest.LogCaptureFixture, host: str, warned: bool
+) -> None:
+    start(options={"listeners": f"SASL_PLAINTEXT://{host}:0"})
+    assert bool(messages_of(caplog, "listener_not_encrypted")) == warned
+    assert not messages_of(caplog, "listener_open_to_all")
+
+
 def test_a_listener_that_requires_certificates_is_not_open(
     start: Starter, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
