@@ -12,6 +12,8 @@ T = TypeVar("T")
 
 HANDSHAKE: Final = 0x16  # the first byte of TLS
 _READ_BYTES: Final = 16_384
+# The most that a client may send, encrypted: records without anything in them cost time, however many there are.
+MAX_RECEIVED_BYTES: Final = 64 << 10
 
 
 class NotTlsError(ConnectionError):
@@ -26,6 +28,7 @@ class TlsStream:
     ) -> None:
         self._reader = reader
         self._writer = writer
+        self._received_bytes = 0
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
@@ -73,6 +76,9 @@ class TlsStream:
                 await self._flush()
                 return result
             received = await self._reader.read(_READ_BYTES)
+            self._received_bytes += len(received)
+            if self._received_bytes > MAX_RECEIVED_BYTES:
+                raise ConnectionError("the client sends too much")
             if received:
                 self._incoming.write(received)
             else:
