@@ -118,7 +118,7 @@ def test_a_port_in_use_is_a_clear_error(serve_process: ServeProcess) -> None:
         (["--set", "num.partitionz=3"], "num.partitions"),
         (["--set", "num.partitions=many"], "num.partitions"),
         (["--set", "num.partitions"], "--set"),
-        (["--set", "listeners=PLAINTEXT://:9092"], "--listen"),
+        (["--set", "listeners=PLAINTEXT:9092"], "NAME://HOST:PORT"),
         (["--listen", "9092"], "HOST:PORT"),
         (["--listen", "127.0.0.1:99999"], "port"),
         (["--advertise", "nowhere"], "HOST:PORT"),

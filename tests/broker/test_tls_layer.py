@@ -20,6 +20,7 @@ from ottla.broker.network.piecewise_transport import PIECE_BYTES
 from ottla.broker.network.tls_layer import (
     MAX_HANDSHAKE_BYTES,
     MAX_SILENT_RECORDS,
+    RECORDS_AT_ONCE,
     TlsHost,
     TlsLayer,
 )
@@ -357,5 +358,41 @@ def test_a_client_that_sends_records_without_anything_in_them_is_cut_off(
         pair.deliver(record * 1000)
         assert pair.socket.is_closed
         assert pair.secured.reason.endswith("it sends records without anything in them")
+
+    run(certificates, play)
+
+
+def test_the_smallest_records_are_decrypted_in_several_turns(certificates: Certificates) -> None:
+    async def play(pair: Pair) -> None:
+        said = bytes(range(256)) * 10
+        data = b"".join(pair.encrypted(said[at : at + 1]) for at in range(len(said)))
+        assert len(data) < BUFFER_BYTES
+        pair.deliver(data)
+        assert len(pair.secured.received) == RECORDS_AT_ONCE
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert pair.secured.received == said
+        pair.deliver(pair.encrypted(b"request"))
+        assert pair.secured.received.endswith(b"request")
+
+    run(certificates, play)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_waits_for_its_turn_is_bounded_and_arrives(
+    certificates: Certificates, ends: bool
+) -> None:
+    async def play(pair: Pair) -> None:
+        said = bytes(range(256)) * 16
+        data = b"".join(pair.encrypted(said[at : at + 1]) for at in range(len(said)))
+        pair.deliver(data)
+        assert not pair.socket.is_read
+        if ends:
+            pair.layer.eof_received()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert pair.secured.received == said
+        assert pair.socket.is_closed == ends
+        assert ends or pair.socket.is_read
 
     run(certificates, play)

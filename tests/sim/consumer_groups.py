@@ -155,7 +155,10 @@ class ClassicMember(Member):
         answer = await super()._ask(request, timeout_seconds)
         if answer is None and isinstance(request, JoinGroupRequest):
             await self.network.until_over(request, first)
-        tells = isinstance(request, JoinGroupRequest | SyncGroupRequest | HeartbeatRequest)
+        tells = isinstance(request, JoinGroupRequest | SyncGroupRequest) or (
+            # A coordinator that is still loading answers the heartbeats of those, too, who are gone.
+            isinstance(request, HeartbeatRequest) and not self.may_be_removed()
+        )
         if tells and getattr(answer, "error_code", None) == ErrorCode.NONE:
             if isinstance(request, JoinGroupRequest):
                 self._joined_late = self.may_be_removed()

@@ -5,8 +5,8 @@ when it was stopped, and one that it left when it was killed. They are written o
 
     python -m tests.storage.kept_folders --source src --version 2
 
-`--source` is the `src` folder of the Ottla that writes; the clients are confluent-kafka in any case. What is written is
-always the same but for ids, ports and the times of commits.
+`--source` is the `src` folder of the Ottla that writes; the clients are confluent-kafka in any case, but for quotas.
+What is written is always the same but for ids, ports and the times of commits.
 """
 
 from __future__ import annotations
@@ -27,8 +27,22 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from tests.waiting import in_time
+
+import ottla
+from ottla.admin import QuotaEntity
 
 FOLDERS: Final = Path(__file__).parent / "data_folders"
 HOW_IT_ENDED: Final = ("stopped", "killed")
@@ -57,7 +71,13 @@ OPTIONS: Final = {
     "transaction.state.log.num.partitions": 2,
     "log.cleaner.backoff.ms": 100,
     "group.initial.rebalance.delay.ms": 0,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
 }
+USER, PASSWORD, SALT = "till", "till-secret", b"0123456789abcdefghijklmnop"
+READER: Final = "User:CN=kitchen, O=Café"
+CLIENT_ID, ADDRESS = "a/b=c", "10.1.2.3"
+BYTE_RATE, CONNECTION_RATE = 1e6, 7.0
 TOPICS: Final = {
     "orders": (
         PARTITIONS,
@@ -97,7 +117,9 @@ def order_value(partition: int, offset: int) -> str:
 
 def write_folder(data: Path, source: Path, how_it_ended: str) -> KeptFolder:
     """Lets a broker write a data folder, and stops or kills it."""
-    command = [sys.executable, "-m", "ottla", "serve", "--listen=127.0.0.1:0", f"--data={data}"]
+    command = [sys.executable, "-m", "ottla", "serve", f"--data={data}"]
+    # Logins have a secret in the catalog.
+    command += [f"--listen={name}://127.0.0.1:0" for name in ("PLAINTEXT", "SASL_PLAINTEXT")]
     command += [f"--set={name}={value}" for name, value in OPTIONS.items()]
     environment = {**os.environ, "PYTHONPATH": str(source.resolve())}
     with subprocess.Popen(
@@ -130,6 +152,7 @@ def _write_all(address: str, data: Path) -> confluent_kafka.Producer:
     for trim in admin.delete_records([trimmed]).values():
         trim.result(SECONDS)
     _write_prices(address, data)
+    _write_security(address)
     _commit_as_member(address)
     _commit_without_membership(address)
     return _write_payments(address)
@@ -193,6 +216,32 @@ def _write_prices(address: str, data: Path) -> None:
     while not is_clean():
         in_time(deadline, "the prices are not compacted")
         time.sleep(0.05)
+
+
+def _write_security(address: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    acl = AclBinding(
+        ResourceType.TOPIC,
+        "orders",
+        ResourcePatternType.PREFIXED,
+        READER,
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    for done in admin.create_acls([acl]).values():
+        done.result(SECONDS)
+    secret = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    user = UserScramCredentialUpsertion(USER, secret, PASSWORD.encode(), SALT)
+    for done in admin.alter_user_scram_credentials([user]).values():
+        done.result(SECONDS)
+    with ottla.Admin(bootstrap_servers=address) as ours:
+        ours.alter_client_quotas(
+            {
+                QuotaEntity(user=USER, client_id=CLIENT_ID): {"producer_byte_rate": BYTE_RATE},
+                QuotaEntity(ip=ADDRESS): {"connection_creation_rate": CONNECTION_RATE},
+            }
+        )
 
 
 def _commit_as_member(address: str) -> None:

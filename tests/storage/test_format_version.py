@@ -14,13 +14,20 @@ import confluent_kafka
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.broker.requests import on_loop
 from tests.storage import kept_folders
 from tests.storage.conftest import Opener
 from tests.storage.format_inventory import formats_of
 from tests.storage.kept_folders import KeptFolder
 
 import ottla
+from ottla.access import AclBinding, Operation, PatternType, Permission, ResourceType
 from ottla.broker.clock import SystemClock
+from ottla.broker.cluster import LOGIN_SECRET_BYTES
+from ottla.broker.runtime import RunningBroker
+from ottla.core.security.quotas.entities import QuotaEntity
+from ottla.core.security.scram_credentials import fits_password
+from ottla.core.security.scram_formulas import ScramMechanism
 from ottla.ports import StorageError
 from ottla.ports.errors import InUseError, NewerFormatError
 from ottla.storage.local import LocalStoreOptions
@@ -33,6 +40,7 @@ from ottla.storage.local.folder.format_version import (
 
 SECONDS = kept_folders.SECONDS
 SOURCE = Path(ottla.__file__).parents[1]
+FIRST_VERSION_WITH_SECURITY = 4
 VERSION_FILE = "format.properties"
 ORDERS = kept_folders.ORDERS_PER_PARTITION
 KEPT = [
@@ -149,6 +157,40 @@ def check_all_is_there(address: str) -> None:
     }
 
 
+def check_security_is_there(broker: ottla.Broker) -> None:
+    """ACLs, users and quotas, which folders have since version 4."""
+
+    def look(running: RunningBroker) -> None:
+        catalog = running.cluster.catalog
+        assert [acl for _, acl in catalog.acls.items()] == [
+            AclBinding(
+                ResourceType.TOPIC,
+                "orders",
+                PatternType.PREFIXED,
+                kept_folders.READER,
+                "*",
+                Operation.READ,
+                Permission.ALLOW,
+            )
+        ]
+        credential = catalog.users.find(ScramMechanism.SCRAM_SHA_256, kept_folders.USER)
+        assert credential is not None
+        assert credential.salt == kept_folders.SALT
+        assert fits_password(ScramMechanism.SCRAM_SHA_256, credential, kept_folders.PASSWORD)
+        assert catalog.quotas.entities == {
+            QuotaEntity(user=kept_folders.USER, client_id=kept_folders.CLIENT_ID): {
+                "producer_byte_rate": kept_folders.BYTE_RATE
+            },
+            QuotaEntity(ip=kept_folders.ADDRESS): {
+                "connection_creation_rate": kept_folders.CONNECTION_RATE
+            },
+        }
+        assert catalog.quotas.of_address(kept_folders.ADDRESS) == kept_folders.CONNECTION_RATE
+        assert len(catalog.login_secret) == LOGIN_SECRET_BYTES
+
+    on_loop(broker, look)
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("version", "how_it_ended"), KEPT)
 def test_a_folder_of_any_version_opens_with_all_that_is_in_it(
@@ -159,6 +201,8 @@ def test_a_folder_of_any_version_opens_with_all_that_is_in_it(
     with open_at(monkeypatch, folder) as broker:
         address = broker.bootstrap_servers
         check_all_is_there(address)
+        if version >= FIRST_VERSION_WITH_SECURITY:
+            check_security_is_there(broker)
         assert values(address, "payments") == kept_folders.COMMITTED, "up to the open transaction"
         assert values(address, "payments", "read_uncommitted") == [
             *kept_folders.COMMITTED[:10],
@@ -183,6 +227,8 @@ def test_a_folder_of_any_version_opens_with_all_that_is_in_it(
     with open_at(monkeypatch, folder) as broker:
         check_all_is_there(broker.bootstrap_servers)
         assert values(broker.bootstrap_servers, "payments") == seen
+        if version >= FIRST_VERSION_WITH_SECURITY:
+            check_security_is_there(broker)
 
 
 def test_no_format_changes_without_a_new_version_and_a_folder_that_keeps_it(tmp_path: Path) -> None:

@@ -26,6 +26,9 @@ MAX_HANDSHAKE_BYTES: Final = 128 << 10
 # Records that bring no bytes of the client, such as those that change the keys: each costs as much as kilobytes. The
 # JDK changes them after 128 GiB.
 MAX_SILENT_RECORDS: Final = 100
+# The records that are decrypted before others have their turn: thousands of small ones fit into one receive, and each
+# takes some microseconds.
+RECORDS_AT_ONCE: Final = 500
 RECORD_HEADER_BYTES: Final = 5
 # The most that OpenSSL may take for a record. It refuses a longer one as soon as it sees its header.
 MAX_RECORD_BYTES: Final = RECORD_HEADER_BYTES + (16 << 10) + 2048
@@ -113,6 +116,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         self._waiting = bytearray()
         self._fed_bytes = 0  # of these, the beginning that it has
         self._silent_records = 0
+        self._records_left = 0  # of this turn
         self._peeked = b""
         self._write_paused = False  # by the socket
         self._unsent: deque[memoryview] = deque()
@@ -143,8 +147,11 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._state is _State.OPEN:
             self._waiting += self._host.encrypted_buffer[:nbytes]
-            self._read()
-            if self._reading_paused and len(self._waiting) > MAX_WAITING_BYTES:
+            if not self._reads_soon:
+                self._read()
+            if (self._reading_paused or self._reads_soon) and (
+                len(self._waiting) > MAX_WAITING_BYTES
+            ):
                 self._pause_socket()
         elif self._state is _State.HANDSHAKE:
             received = self._host.encrypted_buffer[:nbytes]
@@ -167,10 +174,11 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
             )
         elif self._state is _State.OPEN:
             self._has_ended = True
-            if not self._reading_paused:
+            if self._reading_paused:
+                if not self._has_request():
+                    self.abort()  # nobody is left to take what the connection works at
+            elif not self._reads_soon:
                 self._read()
-            elif not self._has_request():
-                self.abort()  # nobody is left to take what the connection works at
         return True
 
     def pause_writing(self) -> None:
@@ -246,6 +254,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         if self._is_reading:
             return
         self._is_reading = True
+        self._records_left = RECORDS_AT_ONCE
         try:
             while not self._reading_paused and self._state is _State.OPEN:
                 buffer = self._secured.get_buffer(-1)
@@ -258,8 +267,16 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
             self._is_reading = False
         if self._state is not _State.OPEN:
             return
-        if self._has_ended and not self._reading_paused and not self._waiting:
+        if self._reading_paused:
+            return
+        if self._waiting and not self._records_left:
+            self._reads_soon = True
+            self._host.share.call_next(self._read_again)
+        elif self._has_ended and not self._waiting:
             self.close()
+        elif self._socket_paused:
+            self._socket_paused = False
+            self._below.resume_reading()
 
     def _decrypt(self, buffer: memoryview) -> int:
         """Fills the buffer as far as it goes; returns the number of bytes."""
@@ -296,7 +313,9 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         return filled
 
     def _feed(self) -> bool:
-        """Gives OpenSSL the next record; False if there is none. At the end it gets what is left."""
+        """Gives OpenSSL the next record, or at the end what is left; False if there is none for this turn."""
+        if not self._records_left:
+            return False
         waiting, start = self._waiting, self._fed_bytes
         end = len(waiting)
         if end - start >= RECORD_HEADER_BYTES:
@@ -308,6 +327,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
             end = self._fed_bytes = len(waiting)
         else:
             return False
+        self._records_left -= 1
         if end > start:
             with memoryview(waiting) as bytes_now:
                 self._incoming.write(bytes_now[start:end])
@@ -318,6 +338,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
     def _has_request(self) -> bool:
         """Whether there is something that the connection has not read."""
         if not self._peeked:
+            self._records_left = RECORDS_AT_ONCE
             first = bytearray(1)
             self._peeked = bytes(first[: self._decrypt(memoryview(first))])
         return bool(self._peeked)

@@ -62,6 +62,15 @@ def test_a_given_id_cannot_heartbeat() -> None:
     assert groups.heartbeat("a", 0) is UNKNOWN
 
 
+def test_a_sync_to_a_stable_group_keeps_the_session_alive() -> None:
+    groups = in_state(ClassicState.STABLE)
+    groups.pass_ms(SESSION_MS - 1)
+    groups.sync("b", 1)
+    groups.heartbeat("a", 1)
+    groups.pass_ms(SESSION_MS - 1)
+    assert groups.heartbeat("b", 1) is NONE
+
+
 @pytest.mark.parametrize(
     "state",
     [ClassicState.PREPARING_REBALANCE, ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE],

@@ -385,6 +385,8 @@ class Membership:
             self.deadlines.cancel(("sync", group.group_id))
         if group.state is ClassicState.STABLE:
             turn.answer(ticket, self._assigned(group, member))
+            # Kafka does not; a member whose JoinGroup waited for a slow disk could lose what it is given here.
+            self._renew_session(turn, group, member)
             return
         if member.sync_ticket is not None:
             turn.answer(member.sync_ticket, Refused(ErrorCode.REBALANCE_IN_PROGRESS))
