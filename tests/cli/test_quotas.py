@@ -63,6 +63,11 @@ def test_quotas_are_set_listed_and_removed(
         (["set", "--user", "a", "producer_byte_rate=fast"], "'fast' is not a number above 0"),
         (["set", "--user", "a", "--default-user", "request_percentage=1"], "exclude each other"),
         (["set", "--user", "a", "--ip", "::1", "request_percentage=1"], "give --ip alone"),
+        (
+            ["set", "--ip", "::1", "producer_byte_rate=1"],
+            "producer_byte_rate is no quota of ip ::1",
+        ),
+        (["set", "--user", "a", "connection_creation_rate=1"], "is the one of addresses"),
         (["remove", "--user", "a"], "which quotas?"),
         (["list", "--strict"], "--strict needs to know whom"),
     ],

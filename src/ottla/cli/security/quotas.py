@@ -14,6 +14,7 @@ from ottla.client.admin_model.quotas import QuotaEntity, QuotaName
 
 SHAPE: Final = columns(user="USER", client_id="CLIENT-ID", ip="IP", quota="QUOTA", value="VALUE")
 _DEFAULT: Final = "(default)"
+_OF_ADDRESSES: Final = "connection_creation_rate"
 
 Name = str | QuotaName | None
 
@@ -45,6 +46,12 @@ def set_quotas(arguments: Arguments) -> int:
     if not arguments.settings:
         raise UsageError("nothing to set", "write NAME=VALUE")
     changes: dict[str, float | None] = dict(arguments.settings)
+    for name in changes:
+        if (name == _OF_ADDRESSES) != (entity.ip is not None):
+            raise UsageError(
+                f"{name} is no quota of {entity}",
+                f"{_OF_ADDRESSES} is the one of addresses, and theirs alone",
+            )
     with admin_of(arguments) as admin:
         admin.alter_client_quotas({entity: changes}, validate_only=arguments.dry_run)
     word = "would be set" if arguments.dry_run else "set"
