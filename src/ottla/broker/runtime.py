@@ -221,6 +221,14 @@ class RunningBroker:
                 protocol=listener.settings.protocol,
                 address=str(listener.endpoint),
             )
+        for listener in self.server.readable_logins:
+            logger.warning(
+                "listener_not_encrypted",
+                "clients log in to listener %(listener)s at %(address)s without encryption: use SASL_SSL where "
+                "others could read or change what goes over the network",
+                listener=listener.name,
+                address=str(listener.endpoint),
+            )
         if self._metrics is not None:
             self._metrics.serving()
         if self._metrics is not None or self._settings.has_own_process:

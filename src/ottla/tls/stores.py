@@ -26,6 +26,11 @@ class KeyStore(NamedTuple):
     pem: str
     password: str | None
 
+    @property
+    def own_certificate(self) -> str:
+        """The first certificate, which is that of the key."""
+        return next(block for label, block in _blocks(self.pem) if label.endswith("CERTIFICATE"))
+
     def __repr__(self) -> str:
         return f"KeyStore(option={self.option!r}, pem=(hidden), password=(hidden))"
 

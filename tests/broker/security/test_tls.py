@@ -426,6 +426,20 @@ def renew(broker: ottla.Broker) -> None:
     broker._run_on_loop(running(broker).server._reload_certificates())
 
 
+def test_a_certificate_that_is_not_valid_is_warned_of(
+    begin: Callable[..., ottla.Broker], own: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = begin(ssl_keystore_location=str(own / "expired.pem"))
+    (message,) = messages_of(caplog, "certificate_not_valid")
+    assert message.startswith("the certificate of listener SSL is not valid now, but from ")
+    assert message.endswith(" UTC: replace it")
+    assert broker.bootstrap_servers
+
+
+def messages_of(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
+    return [each.getMessage() for each in caplog.records if getattr(each, "event", "") == event]
+
+
 def test_a_new_certificate_is_used_without_a_restart(
     begin: Callable[..., ottla.Broker],
     trusting: ssl.SSLContext,
@@ -575,6 +589,15 @@ def test_a_listener_that_asks_nobody_for_anything_is_warned_of(
         options["ssl.keystore.location"] = str(certificates.server)
     start(options=options)
     assert ("listener_open_to_all" in [getattr(r, "event", "") for r in caplog.records]) == warned
+
+
+@pytest.mark.parametrize(("host", "warned"), [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_logins_without_encryption_are_warned_of(
+    start: Starter, caplog: pytest.LogCaptureFixture, host: str, warned: bool
+) -> None:
+    start(options={"listeners": f"SASL_PLAINTEXT://{host}:0"})
+    assert bool(messages_of(caplog, "listener_not_encrypted")) == warned
+    assert not messages_of(caplog, "listener_open_to_all")
 
 
 def test_a_listener_that_requires_certificates_is_not_open(

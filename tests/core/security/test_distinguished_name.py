@@ -6,11 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.core.security.distinguished_name import (
-    MalformedCertificateError,
-    name_text,
-    subject_of,
-)
+from ottla.core.security.certificate_fields import MalformedCertificateError
+from ottla.core.security.distinguished_name import name_text, subject_of
 
 UTF8, PRINTABLE, IA5, BMP, UNIVERSAL, NUMERIC = 0x0C, 0x13, 0x16, 0x1E, 0x1C, 0x12
 OIDS = {

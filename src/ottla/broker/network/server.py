@@ -105,6 +105,15 @@ class Server:
         return [each for each in self._listeners if not (each.authenticates or each.is_on_loopback)]
 
     @property
+    def readable_logins(self) -> list[Listener]:
+        """The listeners where clients log in over a network without encryption."""
+        return [
+            each
+            for each in self._listeners
+            if each.requires_login and each.tls is None and not each.is_on_loopback
+        ]
+
+    @property
     def share(self) -> LoopShare:
         return self.node.cluster.share
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Final, TypeAlias
 
 from ottla.access import ANONYMOUS, Principal
 from ottla.config.listeners import ListenerConfig
-from ottla.core.security.distinguished_name import MalformedCertificateError, subject_of
+from ottla.core.security.certificate_fields import MalformedCertificateError, validity_of
+from ottla.core.security.distinguished_name import subject_of
 from ottla.core.security.principal_mapping import PrincipalMapping
 from ottla.errors import ConfigError
 from ottla.events import EventLog
 from ottla.file_state import FileState, state_of
 from ottla.tls.contexts import listener_context
+from ottla.tls.stores import read_key_store
 
 logger = EventLog(__name__)
 
@@ -43,6 +46,7 @@ class ListenerTls:
         self._fingerprint = self._look()
         self._made = monotonic()
         self.context: ssl.SSLContext = listener_context(config)
+        self._warn_of_expiry()
 
     def _look(self) -> _Fingerprint:
         """What shows whether the files have changed."""
@@ -74,6 +78,27 @@ class ListenerTls:
                 listener=self._listener,
                 files=", ".join(self._files),
             )
+            await asyncio.to_thread(self._warn_of_expiry)
+
+    def _warn_of_expiry(self) -> None:
+        """Clients do not accept such a certificate, and their errors do not always say why."""
+        try:
+            store = read_key_store(self._config)
+            if store is None:
+                return
+            begins, expires = validity_of(ssl.PEM_cert_to_DER_cert(store.own_certificate))
+        except (ConfigError, MalformedCertificateError, ValueError):
+            return  # OpenSSL has just read it: this is no reason to refuse it
+        now = f"{datetime.now(UTC):%Y%m%d%H%M%SZ}"
+        if begins <= now <= expires:
+            return
+        logger.warning(
+            "certificate_not_valid",
+            "the certificate of listener %(listener)s is not valid now, but from %(begins)s to %(expires)s: replace it",
+            listener=self._listener,
+            begins=_shown(begins),
+            expires=_shown(expires),
+        )
 
     @property
     def _has_old_sessions(self) -> bool:
@@ -96,3 +121,8 @@ class ListenerTls:
         if mapped is None:
             raise UnmappedNameError(f"no rule of ssl.principal.mapping.rules fits {name!r}")
         return Principal.user(mapped)
+
+
+def _shown(time: str) -> str:
+    """2026-11-18 09:30 UTC, of YYYYMMDDhhmmssZ."""
+    return f"{time[:4]}-{time[4:6]}-{time[6:8]} {time[8:10]}:{time[10:12]} UTC"

@@ -1,12 +1,18 @@
-"""The name of a certificate's subject, as Java prints it: `CN=me,OU=sales`.
+"""Names in certificates, as Java prints them: `CN=me,OU=sales`.
 
 Kafka makes principals of it, so that ACLs name exactly this text (RFC 2253, in Java's way of escaping).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
+
+from ottla.core.security.certificate_fields import (
+    Element,
+    MalformedCertificateError,
+    elements,
+    subject_name,
+)
 
 # The attributes that RFC 2253 has names for; the others are written as their numbers.
 _KEYWORDS: Final = {
@@ -20,68 +26,31 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-_SEQUENCE: Final = 0x30
-_VERSION: Final = 0xA0
 # UTF8String, PrintableString, TeletexString, IA5String, GeneralString, BMPString: Java reads all of them as UTF-8.
 _STRINGS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _PADDING: Final = " \r"
 
 
-class MalformedCertificateError(Exception):
-    """The bytes are no certificate."""
-
-
-class _Element(NamedTuple):
-    """One value of DER."""
-
-    tag: int
-    whole: bytes
-    content: bytes
-
-
 def subject_of(certificate: bytes) -> str:
     """The name of the subject of a certificate, which is given as DER."""
-    try:
-        (outer,) = _elements(certificate)
-        signed, *_ = _elements(outer.content)
-        parts = list(_elements(signed.content))
-        # version (optional), serial number, signature, issuer, validity, subject
-        subject = parts[5] if parts[0].tag == _VERSION else parts[4]
-    except (ValueError, IndexError) as error:
-        raise MalformedCertificateError("it has no subject") from error
-    return name_text(subject.whole)
+    return name_text(subject_name(certificate))
 
 
 def name_text(name: bytes) -> str:
     """A distinguished name, which is given as DER: the most specific part first."""
     try:
-        (outer,) = _elements(name)
+        (outer,) = elements(name)
         parts = [
-            "+".join(map(_attribute, _elements(part.content))) for part in _elements(outer.content)
+            "+".join(map(_attribute, elements(part.content))) for part in elements(outer.content)
         ]
     except (ValueError, IndexError) as error:
         raise MalformedCertificateError("its subject is no distinguished name") from error
     return ",".join(reversed(parts))
 
 
-def _elements(data: bytes) -> Iterator[_Element]:
-    position = 0
-    while position < len(data):
-        tag, length, start = data[position], data[position + 1], position + 2
-        if length >= 0x80:
-            size = length & 0x7F
-            length = int.from_bytes(data[start : start + size], "big")
-            start += size
-        end = start + length
-        if end > len(data):
-            raise ValueError("a value is cut off")
-        yield _Element(tag, data[position:end], data[start:end])
-        position = end
-
-
-def _attribute(attribute: _Element) -> str:
-    kind, value = _elements(attribute.content)
+def _attribute(attribute: Element) -> str:
+    kind, value = elements(attribute.content)
     number = _object_identifier(kind.content)
     keyword = _KEYWORDS.get(number)
     if keyword is None or value.tag not in _STRINGS:
