@@ -6,6 +6,7 @@ import logging
 import shutil
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,13 +14,14 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
+from tests.broker.requests import running
 from tests.doors.conftest import Certificates
 
 import ottla
 from ottla.app.life.health_server import HealthServer
 from ottla.broker.metrics import listener as metrics_listener
 from ottla.broker.security.development_certificates import make_ca, make_server
-from ottla.doors import asgi_server, certificate
+from ottla.doors import asgi_server, certificate, login
 from ottla.doors.door import Door
 from ottla.exposition import Metric, Page
 from ottla.model import Endpoint
@@ -159,6 +161,31 @@ def test_handshakes_that_do_not_end_count_as_connections(
         finally:
             for each in silent:
                 each.close()
+
+
+def test_a_wrong_password_keeps_its_place_until_it_is_refused(
+    login_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a client could guess as fast as it connects, and look only for the right answer."""
+    monkeypatch.setattr(metrics_listener, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(login, "REFUSAL_SECONDS", 60.0)
+    with ottla.Broker(metrics="127.0.0.1:0", metrics_login=login_file) as broker:
+        url = broker.metrics_url.removesuffix("/metrics")
+        address = Endpoint.parse(url.removeprefix("http://"))
+        listener = running(broker)._metrics
+        assert listener is not None
+        guesses = [socket.create_connection(address, timeout=10) for _ in range(2)]
+        for each in guesses:
+            each.sendall(b"GET /metrics HTTP/1.1\r\nAuthorization: Bearer guess\r\n\r\n")
+        while listener._silent or len(listener._tasks) < 2:
+            time.sleep(0.005)
+        with socket.create_connection(address, timeout=10) as another:
+            assert another.recv(1) == b""
+        for each in guesses:
+            each.settimeout(0.01)
+            with pytest.raises(TimeoutError):
+                each.recv(1)
+            each.close()
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,10 @@ class MetricsListener:
                 writer.transport.abort()
 
     async def _reply(self, head: bytes) -> tuple[bool, Reply]:
+        # From now on no other takes its place, also while it waits for a refusal: guesses would take no time.
+        task = asyncio.current_task()
+        assert task is not None
+        self._silent.pop(task, None)
         line = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(line) != 3 or not line[2].startswith("HTTP/1."):
             return False, _text(HTTPStatus.BAD_REQUEST, "this is no HTTP request")
@@ -159,9 +163,6 @@ class MetricsListener:
         if path != HEALTH_PATH and login is not None and not login.admits(_authorization(head)):
             await pause_before_refusal()
             return is_head_only, _text(HTTPStatus.UNAUTHORIZED, "log in to see the metrics")
-        task = asyncio.current_task()
-        assert task is not None
-        self._silent.pop(task, None)
         if method not in ("GET", "HEAD"):
             return False, _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD")
         return is_head_only, await self._found(path)
