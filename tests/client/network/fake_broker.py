@@ -33,7 +33,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 REQUESTS: dict[int, type[Any]] = {
     info_of(each).api_key: each
@@ -74,6 +74,10 @@ class FakeBroker:
             MetadataRequest: self._metadata,
             FindCoordinatorRequest: self._coordinator,
             HeartbeatRequest: lambda request, version: HeartbeatResponse(error_code=0),
+            # As Kafka on a port without SASL.
+            SaslHandshakeRequest: lambda request, version: SaslHandshakeResponse(
+                error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[]
+            ),
         }
         self.greeting: bytes | None = None
         """What is sent at once, in place of everything else."""

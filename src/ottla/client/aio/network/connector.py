@@ -63,12 +63,21 @@ class Opener:
                 await self._authenticator.authenticate(connection)
             self._on_versions(await ask_versions(connection))
             if self._authenticator is None and endpoint in self._doubtful:
-                await check_needs_no_sasl(connection)
-                self._doubtful.discard(endpoint)
+                await self._resolve_doubt(connection)
         except BaseException:
             connection.close("it was given up")
             raise
         return connection
+
+    async def _resolve_doubt(self, connection: Connection) -> None:
+        """Asks the broker whether it expects SASL; raises if it does. One that does not answer is not asked again."""
+        try:
+            async with asyncio.timeout(_PROBE_MS / 1000):
+                await check_needs_no_sasl(connection)
+        except TimeoutError as error:
+            self._doubtful.discard(connection.endpoint)
+            raise _cannot_connect("it did not answer SaslHandshake", connection.endpoint) from error
+        self._doubtful.discard(connection.endpoint)
 
     async def close(self) -> None:
         """Wait until every socket is closed."""
