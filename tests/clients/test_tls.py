@@ -103,11 +103,11 @@ def test_both_sides_say_why_a_client_does_not_get_in(
     on_loop(broker, lambda running: running.server.refusals.forget())
     ca = None if trusted is None else certificates.folder / trusted
     assert client_class(broker.servers_of_listener(listener), ca).failure() != NOTHING
-    assert eventually(lambda: bool(of_broker(caplog)))
+    # The client of an earlier case may still try to connect.
+    assert eventually(lambda: any(reason in each.getMessage() for each in of_broker(caplog)))
     told = of_broker(caplog)
     assert not [each for each in told if each.exc_info or each.levelno > logging.WARNING]
-    lines = [each.getMessage() for each in told if each.levelno == logging.WARNING]
-    assert reason in lines[0]
+    lines = [each.getMessage() for each in told if reason in each.getMessage()]
     assert len(lines) <= MAX_LINES, "however often it tries"
 
 
