@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import urllib.request
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from http.client import HTTPException
 from time import monotonic
 from typing import Any, Final, NamedTuple
 from urllib.error import URLError
@@ -50,6 +48,10 @@ class KeySource(NamedTuple):
 
 def fetch(url: str) -> list[Jwk]:
     """Reads a JWKS; OSError or ValueError if that is not possible. It blocks."""
+    # These take 3 MB, which brokers without tokens do not need.
+    import urllib.request
+    from http.client import HTTPException
+
     deadline = monotonic() + FETCH_SECONDS
     text = bytearray()
     try:
