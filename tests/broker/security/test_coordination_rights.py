@@ -26,8 +26,13 @@ from tests.broker.security.coordination_rows import (
     Ids,
     Row,
 )
-from tests.broker.security.denials import denials_in
 from tests.broker.security.rights import Right, only
+from tests.broker.security.row_checks import (
+    check_all_rights,
+    check_missing_right,
+    each_missing_right,
+    each_version,
+)
 
 import ottla
 from ottla.access import CLUSTER, Operation, group, topic, transactional_id
@@ -98,40 +103,18 @@ def ids(wire: RawConnection) -> Ids:
     return found
 
 
-CASES = [
-    pytest.param(row, version, missing, id=f"{row.name}-v{version}-{missing}")
-    for row in ROWS
-    for version in row.versions
-    for missing in range(len(row.without))
-]
-
-
-@pytest.mark.parametrize(("row", "version", "missing"), CASES)
+@pytest.mark.parametrize(("row", "version", "missing"), each_missing_right(ROWS))
 def test_a_missing_right_is_refused_where_kafka_refuses_it(
     secured: ottla.Broker, wire: RawConnection, ids: Ids, row: Row, version: int, missing: int
 ) -> None:
-    right, expected = list(row.without.items())[missing]
-    others = [each for each in row.without if each != right]
-    with only(secured, *others):
-        answer = wire.call(row.request(version, ids), row.response, version)
-    assert denials_in(answer) == expected, answer
+    check_missing_right(secured, wire, ids, row, version, missing)
 
 
-@pytest.mark.parametrize(
-    ("row", "version"),
-    [
-        pytest.param(row, version, id=f"{row.name}-v{version}")
-        for row in ROWS
-        for version in row.versions
-    ],
-)
+@pytest.mark.parametrize(("row", "version"), each_version(ROWS))
 def test_all_rights_suffice(
     secured: ottla.Broker, wire: RawConnection, ids: Ids, row: Row, version: int
 ) -> None:
-    with only(secured, *row.without) as rights:
-        answer = wire.call(row.request(version, ids), row.response, version)
-    assert set(denials_in(answer)) <= {NONE}, answer
-    assert rights.denied == []
+    check_all_rights(secured, wire, ids, row, version)
 
 
 # The order of checks.

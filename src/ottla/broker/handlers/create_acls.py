@@ -10,7 +10,7 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import Reply, RequestContext
 from ottla.broker.security.acl_store import create_acls
-from ottla.broker.security.authorization import refuse_cluster
+from ottla.broker.security.authorization import refuse_acl_changes
 from ottla.core.outcomes import Refused
 from ottla.core.security.acl_changes import MAX_CHANGES_PER_REQUEST, check_new_acl
 from ottla.errors import ErrorCode
@@ -23,15 +23,12 @@ from ottla.wire.messages.create_acls import (
 
 # Kafka sends this, and not null, where nothing failed.
 NO_MESSAGE: Final = ""
-_NO_AUTHORIZER: Final = Refused(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 
 def handle(
     node: Node, request: CreateAclsRequest, context: RequestContext
 ) -> Reply[CreateAclsResponse]:
-    refused = refuse_cluster(node, context.caller, Operation.ALTER)
-    if refused is None and node.authorizer.is_open:
-        refused = _NO_AUTHORIZER
+    refused = refuse_acl_changes(node, context.caller)
     if refused is not None:
         return _response([refused] * len(request.creations))
     return node.cluster.share.answer(_respond(node, request, context))

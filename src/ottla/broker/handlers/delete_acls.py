@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Final
 
 from ottla.access import AclBinding, AclFilter, Operation, PatternType, Permission, ResourceType
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import Reply, RequestContext
 from ottla.broker.security.acl_store import delete_acls, matching_acls
-from ottla.broker.security.authorization import refuse_cluster
+from ottla.broker.security.authorization import refuse_acl_changes
 from ottla.core.outcomes import Refused
 from ottla.core.security.acl_changes import MAX_CHANGES_PER_REQUEST, check_deletion, check_filter
 from ottla.errors import ErrorCode
@@ -22,15 +21,11 @@ from ottla.wire.messages.delete_acls import (
     DeleteAclsResponse,
 )
 
-_NO_AUTHORIZER: Final = Refused(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-
 
 def handle(
     node: Node, request: DeleteAclsRequest, context: RequestContext
 ) -> Reply[DeleteAclsResponse]:
-    refused = refuse_cluster(node, context.caller, Operation.ALTER)
-    if refused is None and node.authorizer.is_open:
-        refused = _NO_AUTHORIZER
+    refused = refuse_acl_changes(node, context.caller)
     if refused is not None:
         return _response([refused] * len(request.filters))
     return node.cluster.share.answer(_respond(node, request, context))

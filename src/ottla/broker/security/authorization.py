@@ -25,6 +25,7 @@ TRANSACTIONAL_ID_DENIED: Final = Refused(
 CLUSTER_DENIED: Final = Refused(
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
 )
+_NO_AUTHORIZER: Final = Refused(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 
 class _EveryTopic:
@@ -77,6 +78,13 @@ def refuse_cluster(node: Node, caller: Caller, operation: Operation) -> Refused 
     if authorizer.is_open or authorizer.allows(caller, operation, CLUSTER):
         return None
     return CLUSTER_DENIED
+
+
+def refuse_acl_changes(node: Node, caller: Caller) -> Refused | None:
+    """ACLs can be changed where there is an authorizer, by callers that may alter the cluster."""
+    if node.authorizer.is_open:
+        return _NO_AUTHORIZER
+    return refuse_cluster(node, caller, Operation.ALTER)
 
 
 def refuse_config_resource(

@@ -88,7 +88,7 @@ class AclTable:
 
     def exactly(self, wanted: AclFilter) -> tuple[str, AclBinding] | None:
         """The ACL that a filter without open fields means."""
-        acl = AclBinding(*wanted)  # type: ignore[arg-type]
+        acl = AclBinding._make(wanted)
         acl_id = self._ids.get(acl)
         return None if acl_id is None else (acl_id, acl)
 
