@@ -40,6 +40,7 @@ LAYERS = [
     ["schemas"],
     ["app"],
     ["spark"],
+    ["inspection"],
     ["cli"],
     ["testing"],
 ]
