@@ -40,6 +40,7 @@ LAYERS = [
     ["schemas"],
     ["app"],
     ["spark"],
+    ["console"],
     ["cli"],
     ["testing"],
 ]
