@@ -41,6 +41,7 @@ LAYERS = [
     ["app"],
     ["spark"],
     ["inspection"],
+    ["console"],
     ["cli"],
     ["testing"],
 ]

@@ -25,6 +25,7 @@ SUMMARIES: Final = {
     "records": "delete records",
     "cluster": "show brokers, versions, disks, features and controllers",
     "log": "look into the files of a data folder",
+    "console": "show a cluster as a web page",
     "perf": "measure how fast a cluster is",
     "app": "run apps, document them, look after their dead letters",
     "pipeline": "run exactly-once pipelines on Spark",

@@ -1,0 +1,1 @@
+"""`ottla console`: the console as a process of its own."""

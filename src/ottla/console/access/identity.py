@@ -1,0 +1,17 @@
+"""Who makes a request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.console.access.roles import Role
+from ottla.console.clients import Clients
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A user of the console, with the clients that act for it: its own connections, or those of the console."""
+
+    name: str
+    role: Role
+    clients: Clients

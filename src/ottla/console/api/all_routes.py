@@ -1,0 +1,10 @@
+"""The routes of all views."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.console.api import session
+from ottla.console.http.routes import Route
+
+ALL_ROUTES: Final[list[Route]] = [*session.ROUTES]

@@ -1,0 +1,31 @@
+"""The services that the handlers of requests use."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.console.clients import Clients
+from ottla.console.cluster.poller import ClusterPoller
+from ottla.console.http.live import LiveEvents
+from ottla.console.settings import ConsoleSettings
+
+
+class Console:
+    """One cluster, one poller, any number of browsers."""
+
+    def __init__(self, settings: ConsoleSettings) -> None:
+        self.settings: Final = settings
+        self.clients: Final = Clients(settings.options)
+        """The clients of the console itself."""
+        self.live: Final = LiveEvents()
+        self.poller: Final = ClusterPoller(self.clients, self.live)
+
+    async def start(self) -> None:
+        """Begin to look at the cluster; it need not answer yet."""
+        self.poller.start()
+
+    async def stop(self) -> None:
+        """End everything that was started."""
+        await self.live.close()
+        await self.poller.stop()
+        await self.clients.close()

@@ -1,0 +1,63 @@
+"""A route of the JSON API: who may use it, what it takes and answers. OpenAPI and checks follow from the table."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from ottla.console.access.identity import Identity
+from ottla.console.access.roles import Role
+
+if TYPE_CHECKING:
+    from ottla.console.console import Console
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True)
+class Call(Generic[Q, B]):
+    """A request that was checked: the handler's only argument."""
+
+    console: Console
+    identity: Identity
+    path: Mapping[str, str]
+    """The variable parts of the path, decoded."""
+    query: Q
+    body: B
+
+
+@dataclass(frozen=True)
+class ServerEvent:
+    """An event of a stream; its data is made JSON."""
+
+    name: str
+    data: object
+
+
+@dataclass(frozen=True)
+class Download:
+    """An answer that the browser saves as a file, never shows."""
+
+    file_name: str
+    media_type: str
+    chunks: AsyncIterator[bytes]
+
+
+@dataclass(frozen=True)
+class Route:
+    """A method and a path such as `/api/topics/{topic}`, and the handler.
+
+    The handler's annotation says what it answers: a dataclass, `AsyncIterator[ServerEvent]`, a `Download`, or None.
+    """
+
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: str
+    handler: Callable[[Call[Any, Any]], Awaitable[Any] | AsyncIterator[ServerEvent]]
+    summary: str
+    query: type | None = None
+    body: type | None = None
+    role: Role = Role.VIEWER
+    is_preview: Callable[[Call[Any, Any]], bool] | None = None
+    """Whether a call only shows what it would do, which a read-only console and every viewer may ask."""

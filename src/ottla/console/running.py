@@ -1,0 +1,112 @@
+"""The parts of a console that runs, and the order in which they start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING, Final
+
+from ottla.console.settings import ConsoleSettings
+from ottla.doors.door import Door
+from ottla.errors import ConfigError, OttlaError
+from ottla.events import EventLog
+from ottla.model import Endpoint
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from ottla.console.console import Console
+
+logger = EventLog("ottla.console")
+logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+MAX_CONNECTIONS: Final = 500
+STOP_SECONDS: Final = 2
+
+
+class RunningConsole:
+    """Everything that has to be stopped; used on its loop."""
+
+    def __init__(self, settings: ConsoleSettings) -> None:
+        self._settings = settings
+        self._socket: socket.socket | None = None
+        self._console: Console | None = None
+        self._server: uvicorn.Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self.door: Door = settings.door
+        """Where it listens, with the port that was picked once it has started."""
+
+    @property
+    def url(self) -> str:
+        """Where browsers of this machine find it."""
+        return self.door.url
+
+    async def start(self) -> None:
+        """Listen and serve; the cluster need not answer yet."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        try:
+            import uvicorn
+
+            from ottla.console.access.open_access import OpenAccess
+            from ottla.console.api.all_routes import ALL_ROUTES
+            from ottla.console.console import Console
+            from ottla.console.http.application import application
+        except ImportError as error:
+            raise ConfigError(
+                f"the console needs packages that are not installed ({error.name}): "
+                "pip install 'ottla[console]'"
+            ) from error
+        from ottla.doors.asgi_server import server_config
+
+        self._socket = _listen(self._settings.door.endpoint)
+        port = int(self._socket.getsockname()[1])
+        self.door = self.door.at(Endpoint(self.door.endpoint.host, port))
+        console = self._console = Console(self._settings)
+        await console.start()
+        access = OpenAccess(console.clients, is_read_only=self._settings.is_read_only)
+        config = server_config(
+            application(console, ALL_ROUTES, access.identify),
+            self.door,
+            max_connections=MAX_CONNECTIONS,
+            stop_seconds=STOP_SECONDS,
+        )
+        self._server = uvicorn.Server(config)
+        self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        while not self._server.started:
+            if self._serving.done():
+                await self._serving
+                raise RuntimeError("the HTTP server did not start")
+            await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        """Stop everything that was started."""
+        if self._console is not None:
+            # Streams that are open would keep the server from stopping.
+            await self._console.live.close()
+        if self._server is not None and self._serving is not None:
+            self._server.should_exit = True
+            await asyncio.gather(self._serving, return_exceptions=True)
+        if self._socket is not None:
+            self._socket.close()
+        if self._console is not None:
+            await self._console.stop()
+
+
+def _listen(endpoint: Endpoint) -> socket.socket:
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((endpoint.host, endpoint.port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        raise OttlaError(f"cannot listen on {endpoint}: {error.strerror or error}") from error
+    return listening
