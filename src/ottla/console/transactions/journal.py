@@ -1,0 +1,200 @@
+"""Follows the ends of transactions: in `__transaction_state` where that may be read, otherwise between snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from ottla.client.aio.consumer.consumer import Consumer
+from ottla.client.admin_model.transactions import TransactionState
+from ottla.console.clients import Clients
+from ottla.console.cluster.poller import ClusterPoller
+from ottla.console.cluster.snapshot import ClusterSnapshot, TransactionSnapshot
+from ottla.console.transactions.ended import EndedTransaction, EndedTransactions, Outcome
+from ottla.console.transactions.coordinators import describe_existing
+from ottla.console.transactions.log_tail import read_tails
+from ottla.console.transactions.state_changes import EndsOfTransactions
+from ottla.core.catalog import TRANSACTIONS_TOPIC
+from ottla.errors import OttlaError
+from ottla.events import EventLog
+from ottla.model import TopicPartition
+
+logger = EventLog(__name__)
+
+# Before the console began: enough to show something at once, of each partition.
+EARLIER_OFFSETS: Final = 200
+EARLIER_SECONDS: Final = 10.0
+# What is behind by more is skipped: the console rather counts too few than that it takes the cluster's time.
+MAX_BEHIND: Final = 20_000
+RECORDS_AT_ONCE: Final = 5_000
+PAUSE_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 60.0
+MAX_DESCRIBED: Final = 100
+_OPTIONS: Final[dict[str, object]] = {
+    # A fetch waits until there is something worth an answer.
+    "fetch_min_bytes": 1 << 16,
+    "fetch_max_wait_ms": 1000,
+    "fetch_max_bytes": 1 << 20,
+    "max_poll_records": RECORDS_AT_ONCE,
+    "auto_offset_reset": "latest",
+}
+_OUTCOMES: Final = {
+    TransactionState.COMPLETE_COMMIT: Outcome.COMMITTED,
+    TransactionState.COMPLETE_ABORT: Outcome.ABORTED,
+}
+
+
+class JournalSource(StrEnum):
+    """Where the ends of transactions are seen."""
+
+    LOG = "log"
+    """In `__transaction_state`: all of them."""
+    SNAPSHOTS = "snapshots"
+    """Between two snapshots: short transactions are missed."""
+    NONE = "none"
+    """The cluster has had no transactions yet, or has not answered."""
+
+
+@dataclass
+class JournalState:
+    """How the journal follows, and since when."""
+
+    source: JournalSource = JournalSource.NONE
+    since_ms: int = 0
+    skipped_count: int = 0
+    """The records of the log that were skipped because there were too many."""
+    problem: str | None = None
+    """Why the log is not read."""
+
+
+class TransactionJournal:
+    """Knows which transactions have ended since the console watches."""
+
+    def __init__(self, clients: Clients, poller: ClusterPoller) -> None:
+        self._clients = clients
+        self._poller = poller
+        self._task: asyncio.Task[None] | None = None
+        self._ends = EndsOfTransactions()
+        self._open: dict[str, TransactionSnapshot] = {}
+        self._seen_version = 0
+        self.ended: Final = EndedTransactions()
+        self.state: Final = JournalState(since_ms=_now_ms())
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """End."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                partitions = self._log_partitions()
+                if partitions:
+                    await self._follow_log(partitions)
+            except OttlaError as error:
+                self.state.problem = f"{TRANSACTIONS_TOPIC} cannot be read: {error}"
+                await self._follow_snapshots(RETRY_SECONDS)
+            except Exception as error:
+                logger.bug("journal_failed", "ended transactions cannot be followed: a bug", error)
+                await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def _log_partitions(self) -> list[TopicPartition]:
+        snapshot = self._poller.snapshot
+        found = None if snapshot is None else snapshot.topics.get(TRANSACTIONS_TOPIC)
+        if found is None:
+            return []
+        return [TopicPartition(TRANSACTIONS_TOPIC, each.partition) for each in found.partitions]
+
+    # The log
+
+    async def _follow_log(self, partitions: list[TopicPartition]) -> None:
+        async with self._clients.consumer(**_OPTIONS) as consumer:
+            tails = await read_tails(
+                consumer,
+                partitions,
+                max_offsets=EARLIER_OFFSETS,
+                limit_seconds=EARLIER_SECONDS,
+            )
+            earlier = [self._ends.next(each) for tail in tails.values() for each in tail.records]
+            if self.state.source is not JournalSource.LOG:
+                self.ended.add_earlier(each for each in earlier if each is not None)
+                self.state.source = JournalSource.LOG
+                self.state.since_ms = _now_ms()
+            self.state.problem = None
+            while True:
+                await self._take(consumer)
+
+    async def _take(self, consumer: Consumer[Any, Any]) -> None:
+        began = time.monotonic()
+        records = await consumer.poll(PAUSE_SECONDS)
+        for record in records:
+            ended = self._ends.next(record)
+            if ended is not None:
+                self.ended.add(ended)
+        if len(records) >= RECORDS_AT_ONCE:
+            self._skip(consumer)
+        # However much is written, a browser sees no more than a few changes in a second.
+        await asyncio.sleep(max(0.0, began + PAUSE_SECONDS - time.monotonic()))
+
+    def _skip(self, consumer: Consumer[Any, Any]) -> None:
+        lags = {each: consumer.current_lag(each) or 0 for each in consumer.assignment()}
+        if sum(lags.values()) > MAX_BEHIND:
+            self.state.skipped_count += sum(lags.values())
+            consumer.seek_to_end()
+
+    # Snapshots
+
+    async def _follow_snapshots(self, seconds: float) -> None:
+        """Compare snapshots for a while."""
+        if self.state.source is not JournalSource.SNAPSHOTS:
+            self.state.source = JournalSource.SNAPSHOTS
+            self.state.since_ms = _now_ms()
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            snapshot = self._poller.snapshot
+            if snapshot is not None and snapshot.version != self._seen_version:
+                await self._compare(snapshot)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _compare(self, snapshot: ClusterSnapshot) -> None:
+        gone = [
+            each
+            for name, each in self._open.items()
+            if name not in snapshot.transactions
+            or snapshot.transactions[name].started_at_ms != each.started_at_ms
+        ]
+        self._open = dict(snapshot.transactions)
+        self._seen_version = snapshot.version
+        names = [each.transactional_id for each in gone[:MAX_DESCRIBED]]
+        described = await describe_existing(self._clients.admin(), names)
+        for each in gone[:MAX_DESCRIBED]:
+            description = described.get(each.transactional_id)
+            outcome = None if description is None else _OUTCOMES.get(description.state)
+            if outcome is not None:
+                self.ended.add(_ended(each, outcome, snapshot.at_ms))
+
+
+def _ended(open_one: TransactionSnapshot, outcome: Outcome, at_ms: int) -> EndedTransaction:
+    return EndedTransaction(
+        transactional_id=open_one.transactional_id,
+        producer_id=open_one.producer_id,
+        producer_epoch=-1 if open_one.producer_epoch is None else open_one.producer_epoch,
+        outcome=outcome,
+        ended_at_ms=at_ms,
+        started_at_ms=open_one.started_at_ms,
+        timeout_ms=open_one.timeout_ms,
+        partitions=open_one.partitions,
+    )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
