@@ -8,6 +8,9 @@ from ottla.console.clients import Clients
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.http.live import LiveEvents
 from ottla.console.settings import ConsoleSettings
+from ottla.console.transactions.coordinators import TransactionalIdLister
+from ottla.console.transactions.journal import TransactionJournal
+from ottla.console.transactions.watch import OpenTransactionWatch
 
 
 class Console:
@@ -19,13 +22,20 @@ class Console:
         """The clients of the console itself."""
         self.live: Final = LiveEvents()
         self.poller: Final = ClusterPoller(self.clients, self.live)
+        self.transactional_ids: Final = TransactionalIdLister(self.clients)
+        self.open_transactions: Final = OpenTransactionWatch(self.clients, self.poller)
+        self.journal: Final = TransactionJournal(self.clients, self.poller)
 
     async def start(self) -> None:
         """Begin to look at the cluster; it need not answer yet."""
         self.poller.start()
+        self.open_transactions.start()
+        self.journal.start()
 
     async def stop(self) -> None:
         """End everything that was started."""
         await self.live.close()
+        await self.journal.stop()
+        await self.open_transactions.stop()
         await self.poller.stop()
         await self.clients.close()

@@ -82,10 +82,10 @@ class EndedTransactions:
         self.committed_count = 0
         self.aborted_count = 0
 
-    def add(self, ended: EndedTransaction) -> None:
-        """Count one that ended while the console watched."""
+    def add(self, ended: EndedTransaction, seen_at_ms: int) -> None:
+        """Count one that ended while the console watched, by the clock of the console."""
         counts = self._remember(ended)
-        bucket = self._bucket(ended.ended_at_ms)
+        bucket = self._bucket(seen_at_ms)
         if ended.outcome is Outcome.COMMITTED:
             counts.committed += 1
             self.committed_count += 1

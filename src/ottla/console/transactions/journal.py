@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from ottla.client.aio.consumer.consumer import Consumer
 from ottla.client.admin_model.transactions import TransactionState
+from ottla.client.aio.consumer.consumer import Consumer
 from ottla.console.clients import Clients
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.cluster.snapshot import ClusterSnapshot, TransactionSnapshot
-from ottla.console.transactions.ended import EndedTransaction, EndedTransactions, Outcome
 from ottla.console.transactions.coordinators import describe_existing
+from ottla.console.transactions.ended import EndedTransaction, EndedTransactions, Outcome
 from ottla.console.transactions.log_tail import read_tails
 from ottla.console.transactions.state_changes import EndsOfTransactions
 from ottla.core.catalog import TRANSACTIONS_TOPIC
@@ -124,14 +124,23 @@ class TransactionJournal:
                 max_offsets=EARLIER_OFFSETS,
                 limit_seconds=EARLIER_SECONDS,
             )
-            earlier = [self._ends.next(each) for tail in tails.values() for each in tail.records]
+            found = [self._ends.next(each) for tail in tails.values() for each in tail.records]
             if self.state.source is not JournalSource.LOG:
-                self.ended.add_earlier(each for each in earlier if each is not None)
-                self.state.source = JournalSource.LOG
-                self.state.since_ms = _now_ms()
+                self._begin_with([each for each in found if each is not None])
             self.state.problem = None
             while True:
                 await self._take(consumer)
+
+    def _begin_with(self, found: list[EndedTransaction]) -> None:
+        """Count what has ended since the console began: the first transaction of a cluster makes the topic."""
+        if self.state.source is JournalSource.SNAPSHOTS:
+            self.state.since_ms = _now_ms()
+        self.state.source = JournalSource.LOG
+        since_ms = self.state.since_ms
+        self.ended.add_earlier(each for each in found if each.ended_at_ms < since_ms)
+        for each in found:
+            if each.ended_at_ms >= since_ms:
+                self.ended.add(each, min(each.ended_at_ms, _now_ms()))
 
     async def _take(self, consumer: Consumer[Any, Any]) -> None:
         began = time.monotonic()
@@ -139,7 +148,7 @@ class TransactionJournal:
         for record in records:
             ended = self._ends.next(record)
             if ended is not None:
-                self.ended.add(ended)
+                self.ended.add(ended, _now_ms())
         if len(records) >= RECORDS_AT_ONCE:
             self._skip(consumer)
         # However much is written, a browser sees no more than a few changes in a second.
@@ -180,7 +189,7 @@ class TransactionJournal:
             description = described.get(each.transactional_id)
             outcome = None if description is None else _OUTCOMES.get(description.state)
             if outcome is not None:
-                self.ended.add(_ended(each, outcome, snapshot.at_ms))
+                self.ended.add(_ended(each, outcome, snapshot.at_ms), snapshot.at_ms)
 
 
 def _ended(open_one: TransactionSnapshot, outcome: Outcome, at_ms: int) -> EndedTransaction:
