@@ -7,7 +7,6 @@ import struct
 
 import pytest
 
-from ottla.cli.records.stored import kafka_texts, read_stored_record
 from ottla.core.catalog import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.core.group import records as group_records
 from ottla.core.group.events import (
@@ -20,6 +19,7 @@ from ottla.core.group.events import (
 from ottla.core.txn import records as txn_records
 from ottla.core.txn.events import TransactionSaved
 from ottla.core.txn.states import TxnState
+from ottla.inspection.stored_records import kafka_texts, read_stored_record
 from ottla.model import TopicPartition
 from ottla.wire.compile import encode_stored
 from ottla.wire.stored.consumer_protocol import ConsumerProtocolSubscription
