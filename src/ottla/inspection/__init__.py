@@ -2,6 +2,7 @@
 
 Functions take clients and plain values, and return what they found or raise. Nothing here prints, asks or knows flags.
 
-`stored_records` decodes the internal topics, `lag` counts what a group has yet to read, `offset_reset` plans offsets.
-What one command or one view alone needs stays there.
+`stored_records` decodes the internal topics, `transaction_marks` says what control records do, `lag` counts what a
+group has yet to read, `offset_reset` plans new offsets, `transactions` finds those that no coordinator will end. What
+one command or one view alone needs stays there.
 """
