@@ -7,6 +7,7 @@ from typing import Final
 from ottla.console.clients import Clients
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.http.live import LiveEvents
+from ottla.console.producers.expiration import ProducerExpiration
 from ottla.console.settings import ConsoleSettings
 from ottla.console.transactions.coordinators import TransactionalIdLister
 from ottla.console.transactions.journal import TransactionJournal
@@ -24,6 +25,7 @@ class Console:
         self.poller: Final = ClusterPoller(self.clients, self.live)
         self.transactional_ids: Final = TransactionalIdLister(self.clients)
         self.open_transactions: Final = OpenTransactionWatch(self.clients, self.poller)
+        self.producer_expiration: Final = ProducerExpiration()
         self.journal: Final = TransactionJournal(self.clients, self.poller)
 
     async def start(self) -> None:

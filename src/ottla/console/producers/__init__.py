@@ -1,0 +1,1 @@
+"""What the producers view shows: the producers that partitions remember, and the last batches of a partition."""
