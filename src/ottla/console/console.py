@@ -7,6 +7,7 @@ from typing import Final
 from ottla.console.clients import Clients
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.http.live import LiveEvents
+from ottla.console.pipelines.lister import PipelineLister
 from ottla.console.producers.expiration import ProducerExpiration
 from ottla.console.settings import ConsoleSettings
 from ottla.console.transactions.coordinators import TransactionalIdLister
@@ -27,6 +28,9 @@ class Console:
         self.open_transactions: Final = OpenTransactionWatch(self.clients, self.poller)
         self.producer_expiration: Final = ProducerExpiration()
         self.journal: Final = TransactionJournal(self.clients, self.poller)
+        self.pipelines: Final = PipelineLister(
+            self.clients, self.poller, self.transactional_ids, self.journal
+        )
 
     async def start(self) -> None:
         """Begin to look at the cluster; it need not answer yet."""

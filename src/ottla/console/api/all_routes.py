@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.console.api import producers, session, transactions
+from ottla.console.api import pipelines, producers, session, transactions
 from ottla.console.http.routes import Route
 
-ALL_ROUTES: Final[list[Route]] = [*session.ROUTES, *producers.ROUTES, *transactions.ROUTES]
+ALL_ROUTES: Final[list[Route]] = [
+    *session.ROUTES,
+    *pipelines.ROUTES,
+    *producers.ROUTES,
+    *transactions.ROUTES,
+]

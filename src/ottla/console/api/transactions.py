@@ -124,7 +124,7 @@ async def transactions(call: Call[TransactionsQuery, None]) -> TransactionsPage:
         counts=dict(Counter(str(each.state) for each in listings.values())),
         hanging_count=len(console.open_transactions.latest.hanging),
         rows=[_row(each, snapshot, console) for each in page],
-        journal=_journal(console),
+        journal=journal_view(console),
         problems=list(found.problems),
     )
 
@@ -227,7 +227,8 @@ def _waiting(held: list[HeldPartition]) -> list[str]:
     )
 
 
-def _journal(console: Console) -> JournalView:
+def journal_view(console: Console) -> JournalView:
+    """How ended transactions are counted now."""
     state = console.journal.state
     return JournalView(str(state.source), state.since_ms, state.skipped_count, state.problem)
 
@@ -314,7 +315,7 @@ async def ended(call: Call[EndedQuery, None]) -> EndedPage:
             committed=[each.committed for each in rates],
             aborted=[each.aborted for each in rates],
         ),
-        journal=_journal(call.console),
+        journal=journal_view(call.console),
     )
 
 
@@ -449,7 +450,7 @@ async def transaction(call: Call[IdQuery, None]) -> TransactionDetail:
         committed_count=0 if counts is None else counts.committed,
         aborted_count=0 if counts is None else counts.aborted,
         ended=[_ended_row(each) for each in mine[:MAX_LIMIT]],
-        journal=_journal(call.console),
+        journal=journal_view(call.console),
         problems=problems,
     )
 

@@ -28,6 +28,7 @@ class TakenOverError(OttlaError):
 
 
 _ID_PREFIX: Final = "ottla-pipeline-"
+_MARKER_SUFFIX: Final = ".marker"
 
 
 def transactional_id(pipeline: str) -> str:
@@ -37,7 +38,17 @@ def transactional_id(pipeline: str) -> str:
 
 def marker_group(pipeline: str) -> str:
     """The group that holds the marker, apart from the pipeline's own group, whose lag tools show."""
-    return f"{pipeline}.marker"
+    return f"{pipeline}{_MARKER_SUFFIX}"
+
+
+def pipeline_of_transactional_id(name: str) -> str | None:
+    """The pipeline of a transactional id; None if it is that of another program."""
+    return name.removeprefix(_ID_PREFIX) if name.startswith(_ID_PREFIX) else None
+
+
+def pipeline_of_marker_group(group: str) -> str | None:
+    """The pipeline of a group that may hold a marker; other programs may have groups with such names."""
+    return group.removesuffix(_MARKER_SUFFIX) if group.endswith(_MARKER_SUFFIX) else None
 
 
 class Marker(NamedTuple):
