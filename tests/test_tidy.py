@@ -41,6 +41,7 @@ LAYERS = [
     ["schemas"],
     ["app"],
     ["spark"],
+    ["inspection"],
     ["console"],
     ["cli"],
     ["testing"],
