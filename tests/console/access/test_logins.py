@@ -21,7 +21,7 @@ def broker() -> Iterator[ottla.Broker]:
         yield found
 
 
-def settings(broker: ottla.Broker) -> dict[str, object]:
+def settings(broker: ottla.Broker) -> dict[str, Any]:
     return {"login_options": broker.client_options()}
 
 
