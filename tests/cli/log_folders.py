@@ -13,7 +13,7 @@ CODECS: tuple[CompressionTypeWord, ...] = ("none", "gzip", "snappy", "lz4", "zst
 
 
 def write_folder(data: Path) -> None:
-    """Segments of all codecs, transactions with both ends and without one, and a group."""
+    """Segments of all codecs, transactions with both ends and without one, and a group of each protocol."""
     with Broker(data_dir=data) as broker:
         servers = broker.bootstrap_servers
         configs = {"segment.bytes": "3000", "index.interval.bytes": "200"}
@@ -37,9 +37,14 @@ def _transactions(servers: str) -> None:
             producer.send(TOPIC, b"transactional").result()
             producer.send_offsets_to_transaction({(TOPIC, 0): 5}, "group")
             end()
-    options = {"bootstrap.servers": servers, "group.id": "group", "auto.offset.reset": "earliest"}
-    with Consumer(options) as consumer:
-        consumer.subscribe([TOPIC])
-        while not consumer.poll(1.0):
-            pass
-        consumer.commit()
+    for protocol in ("classic", "consumer"):
+        with Consumer(
+            bootstrap_servers=servers,
+            group_id="group" if protocol == "classic" else "new-group",
+            group_protocol=protocol,
+            auto_offset_reset="earliest",
+        ) as consumer:
+            consumer.subscribe([TOPIC])
+            while not consumer.poll(1.0):
+                pass
+            consumer.commit()

@@ -45,7 +45,7 @@ def test_every_time_limit_is_called_timeout_and_is_a_number_of_seconds(
 
 
 def test_all_calls_of_the_admin_client_have_one() -> None:
-    assert len(ADMIN_CALLS) == 43
+    assert len(ADMIN_CALLS) == 44
 
 
 @pytest.mark.parametrize("call", ADMIN_CALLS)

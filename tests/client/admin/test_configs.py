@@ -36,6 +36,14 @@ def check_value(stage: Stage, topic: str, name: str, expected: str) -> None:
 
 
 @essential
+def test_only_the_configs_that_are_named_come(stage: Stage) -> None:
+    resource = ConfigResource.topic(stage.topic())
+    names = ["retention.ms", "cleanup.policy", "no.such.config"]
+    found = stage.admin.describe_configs([resource], config_names=names)[resource]
+    assert sorted(found) == ["cleanup.policy", "retention.ms"]
+
+
+@essential
 def test_configs_say_where_they_come_from(stage: Stage) -> None:
     topic = stage.topic()
     resource = ConfigResource.topic(topic)

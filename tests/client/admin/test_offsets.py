@@ -47,6 +47,28 @@ def test_offsets_are_listed_by_position_and_by_time(stage: Stage) -> None:
     assert newest.leader_epoch is not None
 
 
+def test_leaders_are_looked_up_once(ottla_broker: ottla.Broker, stage: Stage) -> None:
+    topic = stage.topic(3)
+    partitions = [(topic, number) for number in range(3)]
+    with Admin(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
+        admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+        asked = admin.metrics()["request-total{api=Metadata}"]
+        for _ in range(3):
+            admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+        admin.delete_records({partitions[0]: 0})
+        assert admin.metrics()["request-total{api=Metadata}"] == asked
+
+
+@essential
+def test_a_topic_that_was_deleted_is_not_found_where_its_leader_was(stage: Stage) -> None:
+    topic = stage.topic()
+    stage.admin.delete_topics([topic])
+    assert stage.comes_true(lambda: topic not in stage.admin.list_topics())
+    with pytest.raises(KafkaError) as error:
+        stage.admin.list_offsets({(topic, 0): OffsetSpec.LATEST}, timeout=9)
+    assert error.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 @essential
 def test_the_end_is_the_last_stable_offset_for_who_reads_committed(stage: Stage) -> None:
     topic, transactional_id = stage.topic(), ask.new_id()

@@ -53,6 +53,7 @@ def test_topics_are_created_described_grown_and_deleted(admin: Admin) -> None:
     found = admin.describe_topics(["other"])["other"]
     assert [one.partition for one in found.partitions] == [0, 1, 2]
     assert found.partitions[0].eligible_leader_replicas is None
+    assert admin.describe_all_topics()["other"] == found
     admin.delete_topics(["other"])
     assert "other" not in admin.list_topics()
 

@@ -49,7 +49,7 @@ def page(
     cursor = request.cursor
     answer = DescribeTopicPartitionsResponse(topics=[])
     room = request.response_partition_limit
-    for name in sorted(asked.name for asked in request.topics):
+    for name in sorted([asked.name for asked in request.topics] or counts):
         if cursor is not None and name < cursor.topic_name:
             continue
         start = cursor.partition_index if cursor and cursor.topic_name == name else 0
@@ -94,6 +94,30 @@ def test_all_partitions_come_together(counts: dict[str, int], names: list[str], 
     found = {name: len(one.partitions) for name, one in answers.results.items()}
     assert found == {name: counts[name] for name in names if name in counts}
     assert set(answers.errors) == {name for name in names if name not in counts}
+
+
+@given(st.dictionaries(NAMES.filter(MISSING.__ne__), st.integers(1, 9)), st.integers(1, 12))
+def test_all_topics_come_without_their_names(counts: dict[str, int], limit: int) -> None:
+    pages = TopicPages(None, limit)
+    requests = 0
+    while (request := pages.next_request()) is not None:
+        assert not request.topics
+        pages.add(page(counts, request))
+        requests += 1
+        assert requests < 100
+    found = {name: len(one.partitions) for name, one in finished(pages).results.items()}
+    assert found == counts
+
+
+def test_a_broker_that_repeats_a_page_of_all_topics_does_not_keep_us() -> None:
+    pages = TopicPages(None, 1)
+    first = pages.next_request()
+    assert first is not None
+    answer = page({"a": 1, "b": 2}, first)
+    for _ in range(2):
+        pages.add(answer)
+    assert pages.next_request() is None
+    assert list(finished(pages).results) == ["a"]
 
 
 def test_a_topic_that_is_deleted_between_pages_is_an_error() -> None:

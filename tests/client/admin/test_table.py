@@ -58,6 +58,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "delete_topics": ("DeleteTopics",),
     "list_topics": ("Metadata",),
     "describe_topics": ("DescribeTopicPartitions", "Metadata"),
+    "describe_all_topics": ("DescribeTopicPartitions",),
     "create_partitions": ("CreatePartitions",),
     "elect_leaders": ("ElectLeaders",),
     "list_partition_reassignments": ("ListPartitionReassignments",),
@@ -129,6 +130,7 @@ CALLS: dict[str, Callable[[Admin], object]] = {
     "describe_topics": lambda a: a.describe_topics(
         [one.topic_id for one in a.describe_topics([TOPIC]).values() if one.topic_id is not None]
     ),
+    "describe_all_topics": lambda a: a.describe_all_topics(),
     "create_partitions": lambda a: a.create_partitions({TOPIC: 2}),
     "elect_leaders": lambda a: a.elect_leaders(ElectionType.PREFERRED),
     "list_partition_reassignments": lambda a: a.list_partition_reassignments(),

@@ -147,6 +147,23 @@ def test_pages_are_put_together(stage: Stage) -> None:
 
 
 @essential
+def test_all_topics_are_described_in_pages_of_any_size(stage: Stage) -> None:
+    names = [stage.topic(5) for _ in range(3)]
+    wanted = stage.admin.describe_topics(names)
+    for limit in (1, 4, 5, 2000):
+        found = stage.admin.describe_all_topics(partition_size_limit_per_response=limit)
+        assert {name: found[name] for name in names} == wanted
+        assert not any(topic.is_internal for topic in found.values())
+
+
+@essential
+def test_internal_topics_are_described_only_if_asked_for(stage: Stage) -> None:
+    stage.admin.alter_consumer_group_offsets(stage.new_name(), {(stage.topic(), 0): 0})
+    assert "__consumer_offsets" not in stage.admin.describe_all_topics()
+    assert stage.admin.describe_all_topics(list_internal=True)["__consumer_offsets"].is_internal
+
+
+@essential
 def test_describing_what_is_not_there_is_an_error(stage: Stage) -> None:
     missing, missing_id, name = stage.new_name(), uuid.uuid4(), stage.topic()
     with pytest.raises(KafkaError) as error:

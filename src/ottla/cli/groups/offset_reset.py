@@ -14,7 +14,6 @@ from ottla.cli.connection import admin_of
 from ottla.cli.errors import CommandError, UsageError, attempt, line_of
 from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.groups.selection import (
-    commits_offsets,
     describe_existing_groups,
     foreign_text,
     groups_of,
@@ -24,8 +23,22 @@ from ottla.cli.groups.selection import (
 from ottla.cli.terminal.output import Output, columns, say
 from ottla.cli.times import current_ms, date_ms, duration_ms
 from ottla.client.admin_model.groups import GroupState
-from ottla.client.admin_model.offsets import OffsetSpec
 from ottla.errors import ErrorCode, KafkaError
+from ottla.inspection.offset_reset import (
+    NothingToShiftError,
+    ResetTarget,
+    ShiftBy,
+    ToCommitted,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    ToOffsets,
+    ToTime,
+    commits_offsets,
+    is_active,
+    offsets_to_list,
+    plan_reset,
+)
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -119,11 +132,7 @@ def _inactive(admin: Admin, groups: list[str]) -> tuple[list[str], list[str], bo
     foreign = [name for name, group in found.items() if not commits_offsets(group)]
     for group in foreign:
         say(f"ottla: group '{group}' has no offsets to reset: {foreign_text(found[group])}")
-    active = [
-        name
-        for name, group in found.items()
-        if name not in foreign and group.state not in (GroupState.EMPTY, GroupState.DEAD)
-    ]
+    active = [name for name, group in found.items() if name not in foreign and is_active(group)]
     for group in active:
         say(
             f"ottla: assignments can only be reset if group '{group}' is inactive, but it is "
@@ -160,32 +169,43 @@ class _ResetPlanner:
 
     def plan(self, arguments: Arguments) -> Plan:
         """The new offset of each selected partition."""
-        if arguments.from_file is not None:
-            return self._in_range(
-                read_plan(Path(arguments.from_file), self._group, self._group_count)
-            )
-        partitions = self._partitions(arguments)
+        target = self._target(arguments)
+        partitions = self._partitions(arguments, target)
         if not partitions:
             return {}
-        if arguments.to_earliest:
-            return self._listed(partitions, OffsetSpec.EARLIEST)
-        if arguments.to_latest:
-            return self._listed(partitions, OffsetSpec.LATEST)
-        if arguments.to_offset is not None:
-            return self._in_range(dict.fromkeys(partitions, arguments.to_offset))
-        if arguments.shift_by is not None:
-            return self._shifted(partitions, arguments.shift_by)
-        if arguments.to_datetime is not None:
-            return self._at(partitions, date_ms(arguments.to_datetime))
-        if arguments.by_duration is not None:
-            ago_ms = duration_ms(arguments.by_duration)
-            return self._at(partitions, current_ms() - ago_ms)
-        committed = self._committed()
-        nowhere = [each for each in partitions if each not in committed]
-        there = {each: committed[each] for each in partitions if each in committed}
-        return there | self._listed(nowhere, OffsetSpec.LATEST)
+        committed = self._committed() if isinstance(target, ShiftBy | ToCommitted) else {}
+        listed = {spec: self._listed(partitions, spec) for spec in offsets_to_list(target)}
+        try:
+            found = plan_reset(self._group, target, partitions, committed, listed)
+        except NothingToShiftError as error:
+            raise CommandError(
+                str(error), "there is nothing to shift: leave it out, or give --to-offset"
+            ) from None
+        for moved in found.moved:
+            say(f"Warning: {moved.text}. Value will be set to {moved.offset}")
+        return found.offsets
 
-    def _partitions(self, arguments: Arguments) -> list[TopicPartition]:
+    def _target(self, arguments: Arguments) -> ResetTarget:
+        if arguments.from_file is not None:
+            path = Path(arguments.from_file)
+            return ToOffsets(read_plan(path, self._group, self._group_count))
+        if arguments.to_earliest:
+            return ToEarliest()
+        if arguments.to_latest:
+            return ToLatest()
+        if arguments.to_offset is not None:
+            return ToOffset(arguments.to_offset)
+        if arguments.shift_by is not None:
+            return ShiftBy(arguments.shift_by)
+        if arguments.to_datetime is not None:
+            return ToTime(date_ms(arguments.to_datetime))
+        if arguments.by_duration is not None:
+            return ToTime(current_ms() - duration_ms(arguments.by_duration))
+        return ToCommitted()
+
+    def _partitions(self, arguments: Arguments, target: ResetTarget) -> list[TopicPartition]:
+        if isinstance(target, ToOffsets):
+            return list(target.offsets)
         if arguments.all_topics:
             return list(self._committed())
         return partitions_named(self._admin, arguments.topics)
@@ -200,42 +220,8 @@ class _ResetPlanner:
         return {each: at.offset for each, at in found.items() if at is not None}
 
     def _listed(self, partitions: Sequence[TopicPartition], spec: int) -> Plan:
-        if not partitions:
-            return {}
         found = self._admin.list_offsets(dict.fromkeys(partitions, spec))
         return {each: found[each].offset for each in partitions}
-
-    def _at(self, partitions: Sequence[TopicPartition], time_ms: int) -> Plan:
-        """The offsets of the first records at or after a time; the end of the log where there is none."""
-        found = self._listed(partitions, max(0, time_ms))
-        none = [each for each, offset in found.items() if offset < 0]
-        return found | self._listed(none, OffsetSpec.LATEST)
-
-    def _shifted(self, partitions: Sequence[TopicPartition], by: int) -> Plan:
-        committed = self._committed()
-        for partition in partitions:
-            if partition not in committed:
-                raise CommandError(
-                    f"group {self._group} has committed nothing for {partition}",
-                    "there is nothing to shift: leave it out, or give --to-offset",
-                )
-        return self._in_range({each: committed[each] + by for each in partitions})
-
-    def _in_range(self, wanted: Plan) -> Plan:
-        """The offsets, moved to the nearest that exists."""
-        partitions = list(wanted)
-        first = self._listed(partitions, OffsetSpec.EARLIEST)
-        end = self._listed(partitions, OffsetSpec.LATEST)
-        found: Plan = {}
-        for each, offset in wanted.items():
-            found[each] = min(max(offset, first[each]), end[each])
-            if found[each] != offset:
-                how = "higher than the latest" if offset > end[each] else "lower than the earliest"
-                say(
-                    f"Warning: new offset ({offset}) is {how} offset of {each}. "
-                    f"Value will be set to {found[each]}"
-                )
-        return found
 
 
 def read_plan(path: Path, group: str, group_count: int) -> Plan:

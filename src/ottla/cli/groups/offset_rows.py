@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.commands.syntax import Arguments
-from ottla.cli.groups.lag import LagCounter, Span
-from ottla.cli.terminal.output import columns
+from ottla.cli.connection import consumer_of
+from ottla.cli.errors import line_of
+from ottla.cli.terminal.output import columns, say
 from ottla.client.admin_model.offsets import IsolationLevel, OffsetSpec
 from ottla.errors import ErrorCode, KafkaError, PartialFailureError
+from ottla.inspection.lag import READER_OPTIONS, LagCounter, Span
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -45,9 +48,12 @@ def offset_rows(
         )
     ]
     ends = _end_offsets(admin, rows, level)
-    with LagCounter(arguments) as counter:
+    reader = partial(consumer_of, arguments, isolation_level=arguments.isolation, **READER_OPTIONS)
+    with LagCounter(reader) as counter:
         for name in groups:
             _fill_in([row for row in rows if row["group"] == name], ends, counter)
+    if counter.refusal is not None:
+        say(f"ottla: records could not be read, LAG counts offsets: {line_of(counter.refusal)}")
     return rows
 
 

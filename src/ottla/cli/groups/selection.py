@@ -38,13 +38,6 @@ def describe_existing_groups(
     return attempt(groups, lambda: admin.describe_groups(groups))
 
 
-def commits_offsets(group: GroupDescription) -> bool:
-    """Whether its members commit offsets, as consumers and Kafka Streams do; others may store what they like."""
-    if group.type is GroupType.CLASSIC:
-        return group.protocol_type in ("consumer", "")
-    return group.type is not GroupType.SHARE
-
-
 def foreign_text(group: GroupDescription) -> str:
     """What a group is whose members do not commit offsets."""
     if group.type is GroupType.SHARE:

@@ -20,9 +20,9 @@ from ottla.cli.log.lines import (
     data_of,
     text_of,
 )
-from ottla.cli.records.stored import is_decodable
 from ottla.cli.terminal.output import Output, say, yaml_text
 from ottla.core.producer_snapshot import CorruptSnapshotError, SnapshotEntry, read_snapshot
+from ottla.inspection.stored_records import is_decodable
 from ottla.ports import EpochStart
 from ottla.records.control import parse_marker
 from ottla.records.errors import CorruptRecordsError

@@ -6,9 +6,9 @@ from base64 import b64encode
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from ottla.cli.records.stored import StoredRecord, kafka_texts, read_stored_record
 from ottla.core.producer_snapshot import SnapshotEntry
 from ottla.core.producer_state import NO_OFFSET, sequence_before
+from ottla.inspection.stored_records import StoredRecord, kafka_texts, read_stored_record
 from ottla.model import topic_id_text
 from ottla.ports import EpochStart
 from ottla.records.batch import BatchHeader, increment_sequence

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
-from ottla.cli.records.transaction_marks import marks_of
 from ottla.client.model import ConsumerRecord, Headers
 from ottla.client.state.consumer.control_records import MarkedRecord
+from ottla.inspection.transaction_marks import marks_of
 from ottla.records.record import TimestampType
 
 _BYTES: Final = "base64"

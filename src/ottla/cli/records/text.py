@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from ottla.cli.commands.escapes import unescaped
 from ottla.cli.errors import UsageError
-from ottla.cli.records.stored import is_decodable, read_stored_record
-from ottla.cli.records.transaction_marks import ABORTED, control_line
 from ottla.client.model import ConsumerRecord
 from ottla.client.plugins.list_serializer import configure, deserializer_of
 from ottla.client.plugins.serializers import BytesDeserializer
 from ottla.client.state.consumer.control_records import MarkedRecord
+from ottla.inspection.stored_records import is_decodable, read_stored_record
+from ottla.inspection.transaction_marks import marker_of
 from ottla.wire.types import MalformedMessageError
 
 RecordFormatter = Callable[[ConsumerRecord], bytes]
@@ -25,6 +25,7 @@ RecordDecoder = Callable[[ConsumerRecord], ConsumerRecord]
 """Replaces the bytes of key and value by what they encode."""
 
 _SIZE: Final = struct.Struct(">i")
+_ABORTED: Final = b"[aborted] "
 
 
 def template_formatter(template: str, null: bytes | None) -> RecordFormatter:
@@ -68,10 +69,17 @@ def _with_marks(format_record: RecordFormatter, end: bytes) -> RecordFormatter:
         if not isinstance(record, MarkedRecord):
             return format_record(record)
         if record.is_control:
-            return control_line(record).encode() + end
-        return ABORTED.encode() + format_record(record)
+            return _control_line(record).encode() + end
+        return _ABORTED + format_record(record)
 
     return marked
+
+
+def _control_line(record: MarkedRecord) -> str:
+    return (
+        f"[control {marker_of(record).outcome}: partition {record.partition}, offset {record.offset}, "
+        f"producer {record.producer_id}, epoch {record.producer_epoch}]"
+    )
 
 
 def data_of(value: object, null: bytes) -> bytes:

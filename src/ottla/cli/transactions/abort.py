@@ -9,9 +9,14 @@ from ottla.cli.connection import admin_of
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.exit_codes import DONE
 from ottla.cli.terminal.output import Output
-from ottla.cli.transactions.overview import describe_existing, partition_of
+from ottla.cli.transactions.overview import partition_of
 from ottla.client.admin_model.transactions import AbortTransactionSpec, TransactionState
 from ottla.errors import ErrorCode, KafkaError
+from ottla.inspection.transactions import (
+    describe_existing_transactions,
+    open_on_partitions,
+    owner_on_partition,
+)
 
 if TYPE_CHECKING:
     from ottla.client.blocking.admin import Admin
@@ -59,12 +64,9 @@ def abort(arguments: Arguments) -> int:
 
 
 def _spec_at(admin: Admin, partition: TopicPartition, offset: int) -> AbortTransactionSpec:
-    for producer in admin.describe_producers([partition])[partition]:
-        if producer.current_transaction_start_offset == offset:
-            epoch = producer.coordinator_epoch or 0
-            return AbortTransactionSpec(
-                partition, producer.producer_id, producer.producer_epoch, epoch
-            )
+    for each in open_on_partitions(admin.describe_producers([partition])):
+        if each.start_offset == offset:
+            return each.abort_spec
     raise CommandError(
         f"no transaction that starts at offset {offset} is open on {partition}",
         "`ottla transactions producers` shows which are",
@@ -79,14 +81,15 @@ def _refuse_half(admin: Admin, spec: AbortTransactionSpec) -> None:
         if error.code is not ErrorCode.UNSUPPORTED_VERSION:
             raise
         return  # Kafka before 3.0 has no such API
-    for name, description in describe_existing(admin, list(listed)).items():
-        if spec.topic_partition in description.partitions:
-            raise CommandError(
-                f"the transaction on {spec.topic_partition} is {name}'s, which its coordinator knows as "
-                f"{description.state}: the rest of it could still be committed",
-                f"`ottla transactions abort --transactional-id {name}` aborts all of it; --force "
-                "aborts this partition alone",
-            )
+    owner = owner_on_partition(spec.topic_partition, describe_existing_transactions(admin, listed))
+    if owner is not None:
+        name, description = owner
+        raise CommandError(
+            f"the transaction on {spec.topic_partition} is {name}'s, which its coordinator knows as "
+            f"{description.state}: the rest of it could still be committed",
+            f"`ottla transactions abort --transactional-id {name}` aborts all of it; --force "
+            "aborts this partition alone",
+        )
 
 
 def _fence(arguments: Arguments) -> int:

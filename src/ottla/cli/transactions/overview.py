@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
@@ -12,13 +12,16 @@ from ottla.cli.errors import UsageError, line_of
 from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.terminal.output import Output, Row, columns, repeat, say
 from ottla.cli.times import current_ms
-from ottla.client.admin_model.transactions import (
-    ProducerState,
-    TransactionDescription,
-    TransactionState,
-)
+from ottla.client.admin_model.transactions import TransactionDescription, TransactionState
 from ottla.client.existing_topics import describe_existing_topics
-from ottla.errors import ErrorCode, KafkaError, PartialFailureError
+from ottla.errors import PartialFailureError
+from ottla.inspection.transactions import (
+    OPEN_STATES,
+    PartitionTransaction,
+    describe_existing_transactions,
+    open_on_partitions,
+    unknown_to_coordinators,
+)
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -60,12 +63,6 @@ HANGING = columns(
     last_timestamp_ms="LastTimestamp",
     duration_minutes="Duration(min)",
 )
-_OPEN: Final = (
-    TransactionState.ONGOING,
-    TransactionState.PREPARE_COMMIT,
-    TransactionState.PREPARE_ABORT,
-    TransactionState.PREPARE_EPOCH_FENCE,
-)
 _PARTITIONS_AT_ONCE: Final = 500
 _MINUTE_MS: Final = 60_000
 
@@ -106,7 +103,7 @@ def list_all(arguments: Arguments) -> int:
                 }
                 for _, listing in sorted(found.items())
                 # Brokers keep counting after the end of a transaction.
-                if duration is None or duration < 0 or listing.state in _OPEN
+                if duration is None or duration < 0 or listing.state in OPEN_STATES
             ]
             if output.is_table and not rows:
                 say("there are no such transactional ids")
@@ -146,7 +143,7 @@ def describe(arguments: Arguments) -> int:
 def _described(name: str, found: TransactionDescription, now_ms: int) -> Row:
     start_ms = found.transaction_start_time_ms
     lasts_ms = None
-    if start_ms is not None and found.state in _OPEN:
+    if start_ms is not None and found.state in OPEN_STATES:
         lasts_ms = max(0, now_ms - start_ms)
     return {
         "coordinator_id": found.coordinator_id,
@@ -212,13 +209,6 @@ def producers(arguments: Arguments) -> int:
 # find-hanging
 
 
-class LongOpenTransaction(NamedTuple):
-    """A transaction that has been open on a partition for longer than the limit."""
-
-    partition: TopicPartition
-    producer: ProducerState
-
-
 def find_hanging(arguments: Arguments) -> int:
     """List open transactions that no coordinator will end."""
     if arguments.partition is not None and arguments.topic is None:
@@ -227,8 +217,8 @@ def find_hanging(arguments: Arguments) -> int:
     limit_ms = arguments.max_transaction_timeout * _MINUTE_MS
     with admin_of(arguments) as admin:
         partitions = _partitions(admin, arguments)
-        candidates, code = _open_longer_than(admin, partitions, arguments.broker_id, limit_ms)
-        hanging = _unknown_to_coordinator(admin, candidates)
+        candidates, code = _silent_for_longer(admin, partitions, arguments.broker_id, limit_ms)
+        hanging = _unknown_to_coordinators(admin, candidates)
     if output.is_table and not hanging:
         say(f"no hanging transactions; checked partitions: {len(partitions)}")
     output.rows(HANGING, [_hanging(each, current_ms()) for each in hanging])
@@ -252,11 +242,11 @@ def _partitions(admin: Admin, arguments: Arguments) -> list[TopicPartition]:
     ]
 
 
-def _open_longer_than(
+def _silent_for_longer(
     admin: Admin, partitions: Iterable[TopicPartition], broker_id: int | None, limit_ms: int
-) -> tuple[list[LongOpenTransaction], int]:
+) -> tuple[list[PartitionTransaction], int]:
     """Open transactions whose producer has not written for longer than the limit, and the exit code."""
-    found: list[LongOpenTransaction] = []
+    found: list[PartitionTransaction] = []
     code = DONE
     rest = iter(partitions)
     while some := list(islice(rest, _PARTITIONS_AT_ONCE)):
@@ -268,51 +258,26 @@ def _open_longer_than(
             answer, code = _print_partial(error), FAILED
         now_ms = current_ms()
         found += [
-            LongOpenTransaction(partition, producer)
-            for partition, producers_of in answer.items()
-            for producer in producers_of
-            if producer.current_transaction_start_offset is not None
-            and now_ms - producer.last_timestamp_ms > limit_ms
+            each
+            for each in open_on_partitions(answer)
+            if now_ms - each.producer.last_timestamp_ms > limit_ms
         ]
     return found, code
 
 
-def _unknown_to_coordinator(
-    admin: Admin, candidates: Sequence[LongOpenTransaction]
-) -> list[LongOpenTransaction]:
-    """The transactions whose coordinator does not know the partition."""
+def _unknown_to_coordinators(
+    admin: Admin, candidates: Sequence[PartitionTransaction]
+) -> list[PartitionTransaction]:
     if not candidates:
         return []
     ids = sorted({each.producer.producer_id for each in candidates})
     listed = admin.list_transactions(producer_ids=ids)
     names = {listing.producer_id: name for name, listing in listed.items()}
-    descriptions = describe_existing(admin, list(names.values()))
-    hanging = []
-    for each in candidates:
-        description = descriptions.get(names.get(each.producer.producer_id, ""))
-        if description is None or each.partition not in description.partitions:
-            hanging.append(each)
-    return hanging
+    descriptions = describe_existing_transactions(admin, names.values())
+    return unknown_to_coordinators(candidates, names, descriptions)
 
 
-def describe_existing(admin: Admin, names: list[str]) -> Mapping[str, TransactionDescription]:
-    """The descriptions of transactional ids, without those that no longer exist."""
-    if not names:
-        return {}
-    errors: Mapping[Any, KafkaError]
-    try:
-        return admin.describe_transactions(names)
-    except PartialFailureError as error:
-        found, errors = error.results, error.errors
-    except KafkaError as error:
-        found, errors = {}, {names[0]: error}
-    for failure in errors.values():
-        if failure.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            raise failure
-    return found
-
-
-def _hanging(each: LongOpenTransaction, now_ms: int) -> Row:
+def _hanging(each: PartitionTransaction, now_ms: int) -> Row:
     producer = each.producer
     return {
         "topic": each.partition.topic,
@@ -320,7 +285,7 @@ def _hanging(each: LongOpenTransaction, now_ms: int) -> Row:
         "producer_id": producer.producer_id,
         "producer_epoch": producer.producer_epoch,
         "coordinator_epoch": producer.coordinator_epoch,
-        "start_offset": producer.current_transaction_start_offset,
+        "start_offset": each.start_offset,
         "last_timestamp_ms": producer.last_timestamp_ms,
         "duration_minutes": (now_ms - producer.last_timestamp_ms) // _MINUTE_MS,
     }

@@ -42,6 +42,7 @@ class Admin(BlockingFace[AsyncAdmin]):
     delete_topics = waiting(AsyncAdmin.delete_topics)
     list_topics = waiting(AsyncAdmin.list_topics)
     describe_topics = waiting(AsyncAdmin.describe_topics)
+    describe_all_topics = waiting(AsyncAdmin.describe_all_topics)
     create_partitions = waiting(AsyncAdmin.create_partitions)
     elect_leaders = waiting(AsyncAdmin.elect_leaders)
     list_partition_reassignments = waiting(AsyncAdmin.list_partition_reassignments)

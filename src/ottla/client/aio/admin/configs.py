@@ -52,11 +52,13 @@ class ConfigCalls(AdminCalls):
         self,
         resources: Iterable[ConfigResource],
         *,
+        config_names: Iterable[str] | None = None,
         include_synonyms: bool = False,
         include_documentation: bool = False,
         timeout: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """All configs of resources, by name."""
+        """The configs of resources, by name: all, or those with `config_names`, as far as the broker knows them."""
+        wanted = None if config_names is None else list(config_names)
 
         def build(
             version: int, some: list[ConfigResource], limit_ms: int
@@ -66,7 +68,7 @@ class ConfigCalls(AdminCalls):
                     DescribeConfigsResource(
                         resource_type=resource.type,
                         resource_name=resource.name,
-                        configuration_keys=None,
+                        configuration_keys=wanted,
                     )
                     for resource in some
                 ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic
 
 from ottla.client.aio.admin.answers import (
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # Not every broker knows a new topic at once, so an unknown one is looked up again. Kafka's Admin does so until the
 # timeout; with a mistyped name the caller should not have to wait a minute.
 UNKNOWN_TOPIC_LOOKUPS = 4
+
+# Beyond that the leaders that were found first are forgotten.
+MAX_CACHED_LEADERS = 100_000
 
 
 class AnyNode(Generic[K]):
@@ -174,6 +177,25 @@ def read_coordinator(
     answers.complete(key, response.node_id, response.error_code, response.error_message)
 
 
+class LeaderCache:
+    """The leaders that were found last; a leader that has moved refuses, and is then looked up again."""
+
+    def __init__(self) -> None:
+        self._leaders: dict[TopicPartition, int] = {}
+
+    def get(self, key: TopicPartition) -> int | None:
+        """The node id of the leader, as far as it is known."""
+        return self._leaders.get(key)
+
+    def replace(self, keys: Iterable[TopicPartition], found: Mapping[TopicPartition, int]) -> None:
+        """Remember what a lookup of these keys found."""
+        for key in keys:
+            self._leaders.pop(key, None)
+        self._leaders.update(found)
+        while len(self._leaders) > MAX_CACHED_LEADERS:
+            del self._leaders[next(iter(self._leaders))]
+
+
 class Leaders:
     """The leaders of partitions."""
 
@@ -183,11 +205,26 @@ class Leaders:
 
     def __init__(self) -> None:
         self._lookups = 0
+        self._found: set[TopicPartition] = set()
 
     async def find(
         self, keys: Sequence[TopicPartition], requests: AdminRequests, timeout_ms: float
     ) -> Answers[TopicPartition, int]:
-        """The leaders by a new Metadata request for their topics."""
+        """The leaders that are known; for others, and for those that were wrong, by a new Metadata request."""
+        answers: Answers[TopicPartition, int] = Answers("Metadata", self.what)
+        for key in keys:
+            leader = None if key in self._found else requests.leaders.get(key)
+            if leader is not None and leader in requests.network.cluster.nodes:
+                answers.succeed(key, leader)
+        self._found.update(answers.results)
+        unknown = [key for key in keys if key not in answers.results]
+        if unknown:
+            answers.add_all(await self._look_up(unknown, requests, timeout_ms))
+        return answers
+
+    async def _look_up(
+        self, keys: Sequence[TopicPartition], requests: AdminRequests, timeout_ms: float
+    ) -> Answers[TopicPartition, int]:
         self._lookups += 1
         meanings = dict(AT_LEADER)
         if self._lookups >= UNKNOWN_TOPIC_LOOKUPS:
@@ -205,6 +242,8 @@ class Leaders:
         response = await requests.call_with(node, request, timeout_ms)
         read_leaders(response, keys, answers)
         await check_addresses(answers, requests, timeout_ms, ErrorCode.LEADER_NOT_AVAILABLE)
+        requests.leaders.replace(keys, answers.results)
+        self._found.update(answers.results)
         return answers
 
 

@@ -17,6 +17,7 @@ from ottla.client.aio.admin.answers import (
     V,
     results_or_raise,
 )
+from ottla.client.aio.admin.nodes import LeaderCache
 from ottla.client.aio.network.connection import Connection
 from ottla.client.aio.network.network import Network
 from ottla.client.arguments import seconds_of
@@ -116,6 +117,7 @@ class AdminRequests:
         self.network = network
         self.config = config
         self.metrics = Metrics()
+        self.leaders = LeaderCache()
         self._check_open = check_open
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 

@@ -117,11 +117,13 @@ def described_by_metadata(
 
 
 class TopicPages:
-    """Describes topics by pages of partitions (KIP-966)."""
+    """Describes topics by pages of partitions (KIP-966): those with these names, or all if `names` is None."""
 
-    def __init__(self, names: Sequence[str], partitions_per_response: int) -> None:
+    def __init__(self, names: Sequence[str] | None, partitions_per_response: int) -> None:
         # The broker responds in the order of the names, whatever the order of the request.
-        self._left = sorted(names)
+        self._left = sorted(names or ())
+        self._is_all = names is None
+        self._is_done = names is not None and not names
         self._limit = partitions_per_response
         self._cursor: Cursor | None = None
         self._topics: dict[str, DescribeTopicPartitionsResponseTopic] = {}
@@ -129,8 +131,9 @@ class TopicPages:
 
     def next_request(self) -> DescribeTopicPartitionsRequest | None:
         """The request for the next page; None after the last one."""
-        if not self._left:
+        if self._is_done:
             return None
+        # Without names the broker responds with all topics.
         return DescribeTopicPartitionsRequest(
             topics=[TopicRequest(name=name) for name in self._left],
             response_partition_limit=self._limit,
@@ -149,17 +152,20 @@ class TopicPages:
             partitions.update((each.partition_index, each) for each in topic.partitions)
         cursor = self._cursor = response.next_cursor
         if cursor is None:
-            self._left = []
+            self._is_done = True
             return
         self._left = [name for name in self._left if name >= cursor.topic_name]
         if self._progress() == before:
             # An incomplete topic is left out, which the caller of `finish` reports as an error.
-            for name in self._left:
-                self._topics.pop(name, None)
-            self._left = []
+            for name in [name for name in self._topics if name >= cursor.topic_name]:
+                del self._topics[name]
+            self._is_done = True
+        elif not self._left and not self._is_all:
+            self._is_done = True
 
-    def _progress(self) -> tuple[int, int]:
-        return len(self._left), sum(map(len, self._partitions.values()))
+    def _progress(self) -> tuple[int, int, int]:
+        counts = self._partitions.values()
+        return len(self._left), len(counts), sum(map(len, counts))
 
     def finish(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from ottla.client.admin_model.configs import ConfigEntry
@@ -34,6 +34,8 @@ from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartition
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 TopicName = TypeVar("TopicName", str, UUID, str | UUID)
+
+AllTopics: TypeAlias = Mapping[str, TopicDescription]
 
 _ALL = "all topics"
 _NOT_SAID = -1
@@ -126,6 +128,42 @@ class TopicCalls(AdminCalls):
         )
         return {topic: found[topic] for topic in wanted}
 
+    @timeout_in_seconds
+    async def describe_all_topics(
+        self,
+        *,
+        list_internal: bool = False,
+        partition_size_limit_per_response: int = PARTITIONS_PER_RESPONSE,
+        timeout: float | None = None,
+    ) -> dict[str, TopicDescription]:
+        """Partitions, leaders and replicas of all topics by name; internal topics only with `list_internal`.
+
+        They come in pages (KIP-966) if the broker supports that, so that no response is huge.
+        """
+
+        async def ask(
+            node: int, keys: list[str], limit_ms: float, answers: Answers[str, AllTopics]
+        ) -> None:
+            found: Answers[str, TopicDescription] = Answers("DescribeTopics", "topic")
+            if await self._supports_pages(node):
+                await self._fill(
+                    TopicPages(None, partition_size_limit_per_response), node, limit_ms, found
+                )
+            else:
+                request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+                response = await self._requests.call_with(node, request, limit_ms)
+                names = [topic.name for topic in response.topics if topic.name is not None]
+                described_by_metadata(response, names, found)
+            answers.succeed(_ALL, found.results)
+
+        nodes: AnyNode[str] = AnyNode("of", "topics")
+        every = await self._requests.ask_by([_ALL], nodes, "DescribeTopics", ask, timeout)
+        return {
+            name: topic
+            for name, topic in every[_ALL].items()
+            if list_internal or not topic.is_internal
+        }
+
     async def _describe_topics(
         self,
         topics: Iterable[str | UUID],
@@ -143,11 +181,7 @@ class TopicCalls(AdminCalls):
             rest = some
             if names and await self._supports_pages(node):
                 pages = TopicPages(names, partitions_per_response)
-                while (request := pages.next_request()) is not None:
-                    pages.add(await self._requests.call_with(node, request, limit_ms))
-                pages.finish(
-                    answers, self._requests.network.cluster.nodes, include_authorized_operations
-                )
+                await self._fill(pages, node, limit_ms, answers, include_authorized_operations)
                 rest = [topic for topic in some if isinstance(topic, UUID)]
             if rest:
                 response = await self._requests.call(
@@ -160,6 +194,19 @@ class TopicCalls(AdminCalls):
 
         nodes: AnyNode[str | UUID] = AnyNode("topic", "topics")
         return await self._requests.ask_by(topics, nodes, "DescribeTopics", ask, timeout)
+
+    async def _fill(
+        self,
+        pages: TopicPages,
+        node: int,
+        limit_ms: float,
+        answers: Answers[Any, TopicDescription],
+        include_authorized_operations: bool = False,
+    ) -> None:
+        """Ask for one page after the other."""
+        while (request := pages.next_request()) is not None:
+            pages.add(await self._requests.call_with(node, request, limit_ms))
+        pages.finish(answers, self._requests.network.cluster.nodes, include_authorized_operations)
 
     async def _supports_pages(self, node: int) -> bool:
         """Whether the node supports DescribeTopicPartitions."""

@@ -13,6 +13,20 @@ from ottla.core.txn.states import TxnState
 from ottla.model import topic_id_text
 from ottla.wire.compile import decode_stored, stored_version
 from ottla.wire.declare import fields_of, stored_info_of
+from ottla.wire.stored.consumer_group import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from ottla.wire.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -39,13 +53,30 @@ _FORMATS: Final[Mapping[str, Mapping[int, _Format]]] = {
         0: _OFFSET,
         1: _OFFSET,
         2: _Format("group_metadata", GroupMetadataKey, GroupMetadataValue),
-        # KIP-848 and KIP-932: other brokers write them.
-        3: _Format("consumer_group_metadata"),
+        # KIP-848; kind 4 only before Kafka 4.1.
+        3: _Format("consumer_group_metadata", ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
         4: _Format("consumer_group_partition_metadata"),
-        5: _Format("consumer_group_member_metadata"),
-        6: _Format("consumer_group_target_assignment_metadata"),
-        7: _Format("consumer_group_target_assignment_member"),
-        8: _Format("consumer_group_current_member_assignment"),
+        5: _Format(
+            "consumer_group_member_metadata",
+            ConsumerGroupMemberMetadataKey,
+            ConsumerGroupMemberMetadataValue,
+        ),
+        6: _Format(
+            "consumer_group_target_assignment_metadata",
+            ConsumerGroupTargetAssignmentMetadataKey,
+            ConsumerGroupTargetAssignmentMetadataValue,
+        ),
+        7: _Format(
+            "consumer_group_target_assignment_member",
+            ConsumerGroupTargetAssignmentMemberKey,
+            ConsumerGroupTargetAssignmentMemberValue,
+        ),
+        8: _Format(
+            "consumer_group_current_member_assignment",
+            ConsumerGroupCurrentMemberAssignmentKey,
+            ConsumerGroupCurrentMemberAssignmentValue,
+        ),
+        # KIP-932: other brokers write them.
         9: _Format("share_group_partition_metadata"),
         10: _Format("share_group_member_metadata"),
         11: _Format("share_group_metadata"),
@@ -53,7 +84,20 @@ _FORMATS: Final[Mapping[str, Mapping[int, _Format]]] = {
         13: _Format("share_group_target_assignment_member"),
         14: _Format("share_group_current_member_assignment"),
         15: _Format("share_group_state_partition_metadata"),
-        16: _Format("consumer_group_regular_expression"),
+        16: _Format(
+            "consumer_group_regular_expression",
+            ConsumerGroupRegularExpressionKey,
+            ConsumerGroupRegularExpressionValue,
+        ),
+        # KIP-1071
+        17: _Format("streams_group_metadata"),
+        18: _Format("streams_group_partition_metadata"),
+        19: _Format("streams_group_member_metadata"),
+        20: _Format("streams_group_target_assignment_metadata"),
+        21: _Format("streams_group_target_assignment_member"),
+        22: _Format("streams_group_current_member_assignment"),
+        23: _Format("streams_group_topology"),
+        24: _Format("streams_group_target_assignment_resolved_topic_ids"),
     },
     TRANSACTIONS_TOPIC: {0: _Format("transaction", TransactionLogKey, TransactionLogValue)},
 }
@@ -144,14 +188,16 @@ def _fields(message: Any, version: int) -> dict[str, Any]:
             continue
         if field.tagged_in(version) and field.default is not None and value == field.default():
             continue
-        if isinstance(value, list):
-            found[field.name] = [
-                _fields(each, version) if hasattr(each, "__dataclass_fields__") else each
-                for each in value
-            ]
-        else:
-            found[field.name] = bytes(value) if isinstance(value, memoryview) else value
+        found[field.name] = _field(value, version)
     return found
+
+
+def _field(value: Any, version: int) -> Any:
+    if isinstance(value, list):
+        return [_field(each, version) for each in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return _fields(value, version)
+    return bytes(value) if isinstance(value, memoryview) else value
 
 
 def _member(member: dict[str, Any]) -> dict[str, Any]:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import json
 import struct
+from uuid import UUID
 
 import pytest
 
-from ottla.cli.records.stored import kafka_texts, read_stored_record
 from ottla.core.catalog import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.core.group import records as group_records
+from ottla.core.group.consumer.events import (
+    ClassicProtocols,
+    CurrentAssignment,
+    CurrentSaved,
+    GroupEpochSaved,
+    MemberSaved,
+    MemberState,
+    MemberSubscription,
+    TargetSaved,
+)
 from ottla.core.group.events import (
     GroupDeleted,
     GroupSaved,
@@ -20,7 +30,8 @@ from ottla.core.group.events import (
 from ottla.core.txn import records as txn_records
 from ottla.core.txn.events import TransactionSaved
 from ottla.core.txn.states import TxnState
-from ottla.model import TopicPartition
+from ottla.inspection.stored_records import kafka_texts, read_stored_record
+from ottla.model import TopicPartition, topic_id_text
 from ottla.wire.compile import encode_stored
 from ottla.wire.stored.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.types import MalformedMessageError
@@ -86,11 +97,47 @@ def test_the_state_of_a_transaction_has_its_name() -> None:
     assert "state" not in (kafka_texts(record, 0)[1] or "")
 
 
+def test_a_group_of_the_new_protocol_is_read() -> None:
+    topic_id = UUID(int=7)
+    classic = ClassicProtocols(45_000, (("range", b"\0\1"),))
+    subscription = MemberSubscription(
+        client_id="c", client_host="/h", topics=frozenset({"orders"}), classic=classic
+    )
+    current = CurrentAssignment(4, 3, MemberState.STABLE, {topic_id: {0: 2, 1: 4}})
+    epoch, member, target, assigned = (
+        read_stored_record(GROUPS_TOPIC, *group_records.encode(event)).as_data()
+        for event in (
+            GroupEpochSaved("g", 4, 99),
+            MemberSaved("g", "m", subscription),
+            TargetSaved("g", "m", {topic_id: frozenset({1, 0})}),
+            CurrentSaved("g", "m", current),
+        )
+    )
+    assert epoch == {
+        "kind": "consumer_group_metadata",
+        "key": {"version": 3, "data": {"group_id": "g"}},
+        "value": {"version": 0, "data": {"epoch": 4, "metadata_hash": 99}},
+    }
+    assert member["key"]["data"] == {"group_id": "g", "member_id": "m"}
+    assert member["value"]["data"]["subscribed_topic_names"] == ["orders"]
+    assert member["value"]["data"]["classic_member_metadata"] == {
+        "session_timeout_ms": 45_000,
+        "supported_protocols": [{"name": "range", "metadata": "AAE="}],
+    }
+    text = topic_id_text(topic_id)
+    assert target["value"]["data"] == {
+        "topic_partitions": [{"topic_id": text, "partitions": [0, 1]}]
+    }
+    assert assigned["value"]["data"]["assigned_partitions"] == [
+        {"topic_id": text, "partitions": [0, 1], "assignment_epochs": [2, 4]}
+    ]
+
+
 def test_a_kind_that_is_not_known_is_named_as_such() -> None:
-    record = read_stored_record(GROUPS_TOPIC, struct.pack(">h", 5) + b"x", b"\0\1")
-    assert record.kind == "consumer_group_member_metadata"
-    assert record.as_data()["key"] == {"version": 5, "data": "AAV4"}
-    assert kafka_texts(record, 9) == ("Unknown record type 5 at offset 9, skipping.", None)
+    record = read_stored_record(GROUPS_TOPIC, struct.pack(">h", 11) + b"x", b"\0\1")
+    assert record.kind == "share_group_metadata"
+    assert record.as_data()["key"] == {"version": 11, "data": "AAt4"}
+    assert kafka_texts(record, 9) == ("Unknown record type 11 at offset 9, skipping.", None)
     assert read_stored_record(TRANSACTIONS_TOPIC, b"\0\5", None).kind == "unknown"
 
 

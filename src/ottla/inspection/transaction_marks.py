@@ -1,6 +1,8 @@
-"""How control records and records of aborted transactions are printed."""
+"""What a control record says, and whose record of an aborted transaction is."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from ottla.client.state.consumer.control_records import MarkedRecord
 from ottla.records.control import parse_marker
@@ -8,11 +10,18 @@ from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import Record
 
 
+class MarkerText(NamedTuple):
+    """What a control record does, as a word; the epoch is that of markers of transactions."""
+
+    outcome: str
+    coordinator_epoch: int | None = None
+
+
 def marks_of(record: MarkedRecord) -> dict[str, object]:
     """The marks of a record as data."""
     marks: dict[str, object] = {}
     if record.is_control:
-        outcome, coordinator_epoch = _marker(record)
+        outcome, coordinator_epoch = marker_of(record)
         marks = {"control": outcome, "coordinator_epoch": coordinator_epoch}
     else:
         marks = {"aborted": True}
@@ -23,22 +32,12 @@ def marks_of(record: MarkedRecord) -> dict[str, object]:
     }
 
 
-def control_line(record: MarkedRecord) -> str:
-    """A control record as a line of text."""
-    return (
-        f"[control {_marker(record)[0]}: partition {record.partition}, offset {record.offset}, "
-        f"producer {record.producer_id}, epoch {record.producer_epoch}]"
-    )
-
-
-ABORTED = "[aborted] "
-
-
-def _marker(record: MarkedRecord) -> tuple[str, int | None]:
+def marker_of(record: MarkedRecord) -> MarkerText:
+    """What a control record does: commit, abort, or what could not be read."""
     try:
         marker = parse_marker(Record(record.offset, record.timestamp_ms, record.key, record.value))
     except CorruptRecordsError:
-        return "unreadable", None
+        return MarkerText("unreadable")
     if marker is None:
-        return "unknown", None
-    return marker.type.name.lower(), marker.coordinator_epoch
+        return MarkerText("unknown")
+    return MarkerText(marker.type.name.lower(), marker.coordinator_epoch)
