@@ -173,7 +173,8 @@ def test_a_wrong_password_keeps_its_place_until_it_is_refused(
         url = broker.metrics_url.removesuffix("/metrics")
         address = Endpoint.parse(url.removeprefix("http://"))
         monitoring = running(broker)._monitoring
-        assert monitoring is not None and monitoring.listener is not None
+        assert monitoring is not None
+        assert monitoring.listener is not None
         conversations = monitoring.listener.conversations
         guesses = [socket.create_connection(address, timeout=10) for _ in range(2)]
         for each in guesses:
