@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.console.access.access import Access
 from ottla.console.clients import Clients
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.http.live import LiveEvents
+from ottla.console.http.streams import OpenStreams
 from ottla.console.settings import ConsoleSettings
 
 
@@ -18,14 +20,18 @@ class Console:
         self.clients: Final = Clients(settings.options)
         """The clients of the console itself."""
         self.live: Final = LiveEvents()
+        self.streams: Final = OpenStreams()
         self.poller: Final = ClusterPoller(self.clients, self.live)
+        self.access: Final = Access(settings, self.clients)
 
     async def start(self) -> None:
         """Begin to look at the cluster; it need not answer yet."""
+        self.access.start()
         self.poller.start()
 
     async def stop(self) -> None:
         """End everything that was started."""
         await self.live.close()
         await self.poller.stop()
+        await self.access.close()
         await self.clients.close()
