@@ -21,6 +21,7 @@ LAYERS = [
         "version",
         "event_loop",
         "events",
+        "failed_logins",
         "file_state",
         "fresh_pages",
         "histogram",

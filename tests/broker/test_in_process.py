@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.broker.requests import on_loop
 
@@ -53,4 +55,4 @@ def test_rates_of_connections_are_for_clients_outside() -> None:
 
 def test_the_address_means_nothing_to_others() -> None:
     with pytest.raises(ConnectionRefusedError):
-        in_process.connect("guessed.in-process.invalid")
+        asyncio.run(in_process.connect("guessed.in-process.invalid"))

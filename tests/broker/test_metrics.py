@@ -24,9 +24,12 @@ from tests.storage.batches import SteppingClock
 import ottla
 from ottla.broker.clock import SystemIds
 from ottla.broker.cluster import Cluster
+from ottla.broker.internals.event_ring import EventRing
+from ottla.broker.internals.internals_page import InternalsPage
 from ottla.broker.loop.loop_monitor import LoopMonitor
 from ottla.broker.metrics import broker_metrics as metrics
 from ottla.broker.metrics import listener as metrics_listener
+from ottla.broker.metrics import pages, topic_extents
 from ottla.broker.metrics.request_counts import ApiCounts, _observing
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
@@ -61,7 +64,7 @@ def measured() -> Iterator[ottla.Broker]:
 @pytest.fixture(autouse=True)
 def fresh_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every scrape gets a page of its own."""
-    monkeypatch.setattr(metrics_listener, "PAGE_SECONDS", 0)
+    monkeypatch.setattr(pages, "PAGE_SECONDS", 0)
 
 
 def scrape(broker: ottla.Broker) -> dict[str, Family]:
@@ -194,7 +197,7 @@ def test_the_number_of_topics_with_series_is_limited(
 
 
 def test_requests_have_their_turn_while_a_wide_topic_is_looked_at() -> None:
-    partitions = 10 * metrics.SLICE + 1
+    partitions = 10 * topic_extents.SLICE + 1
 
     async def collect() -> None:
         clock = SteppingClock()
@@ -207,7 +210,7 @@ def test_requests_have_their_turn_while_a_wide_topic_is_looked_at() -> None:
         while not page.done():
             await asyncio.sleep(0)
             turns += 1
-        assert turns >= partitions / metrics.SLICE
+        assert turns >= partitions / topic_extents.SLICE
         families = read(page.result().render().decode())
         assert total(families, "ottla_topic_partitions", topic="wide") == partitions
 
@@ -336,12 +339,16 @@ def address_of(broker: ottla.Broker) -> tuple[str, int]:
         ("HEAD", "/metrics", 200),
         ("GET", "/healthz", 200),
         ("GET", "/", 404),
+        ("GET", "/internals", 200),
+        ("GET", "/internals/events?after=3&limit=10", 200),
+        ("GET", "/internals/events?after=-3", 400),
+        ("GET", "/internals/events?nothing=3", 400),
         ("GET", "/metrics/x", 404),
         ("POST", "/metrics", 405),
         ("DELETE", "/healthz", 405),
     ],
 )
-def test_there_is_nothing_but_two_pages(
+def test_there_is_nothing_but_these_pages(
     measured: ottla.Broker, method: str, path: str, status: int
 ) -> None:
     connection = http.client.HTTPConnection(*address_of(measured), timeout=10)
@@ -410,7 +417,7 @@ def test_connections_have_a_limit_and_places_become_free_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(metrics_listener, "MAX_CONNECTIONS", 2)
-    monkeypatch.setattr(metrics_listener, "PAGE_SECONDS", 60)
+    monkeypatch.setattr(pages, "PAGE_SECONDS", 60)
     asyncio.run(_fill_and_free())
 
 
@@ -423,9 +430,16 @@ async def _fill_and_free() -> None:
         await may_answer.wait()
         return Page()
 
-    listener = metrics_listener.MetricsListener(Door("metrics", Endpoint("127.0.0.1", 0)), collect)
+    async def collect_nothing() -> dict[str, object]:
+        return {}
+
+    served = pages.BrokerPages(
+        pages.MetricsPage(collect), InternalsPage(collect_nothing, EventRing())
+    )
+    door = Door("metrics", Endpoint("127.0.0.1", 0))
+    listener = metrics_listener.MetricsListener(door, served.find)
     await listener.start()
-    listener.serving()
+    served.serving()
 
     async def ask(path: bytes) -> bytes:
         reader, writer = await asyncio.open_connection(*listener.endpoint)
@@ -442,7 +456,7 @@ async def _fill_and_free() -> None:
     try:
         first = asyncio.create_task(ask(b"/metrics"))
         second = asyncio.create_task(ask(b"/metrics"))
-        while listener._silent or len(listener._tasks) < 2:
+        while listener.conversations.silent or len(listener.conversations.tasks) < 2:
             await asyncio.sleep(0.001)
         assert await ask(b"/healthz") == b""
         may_answer.set()

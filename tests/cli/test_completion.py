@@ -28,7 +28,7 @@ ANSWER_SECONDS = 30.0
 PRESS_AGAIN_SECONDS = 6.0
 CLEAR_LINE = "\x15"
 # Commands without verbs.
-ALONE = {"serve", "produce", "consume", "offsets", "test-broker", "demo", "completion"}
+ALONE = {"console", "serve", "produce", "consume", "offsets", "test-broker", "demo", "completion"}
 
 
 class Names:

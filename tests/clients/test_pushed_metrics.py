@@ -13,7 +13,7 @@ from tests.clients.java.agent import start_agent
 from tests.waiting import in_time
 
 import ottla
-from ottla.broker.metrics import listener as metrics_listener
+from ottla.broker.metrics import pages
 
 WAIT_SECONDS = 30.0
 GROUP = "readers-of-metrics"
@@ -23,7 +23,7 @@ Labels = tuple[tuple[str, str], ...]
 @pytest.fixture
 def asking(monkeypatch: pytest.MonkeyPatch) -> Iterator[ottla.Broker]:
     """A broker that asks every client for all of its metrics, five times a second."""
-    monkeypatch.setattr(metrics_listener, "PAGE_SECONDS", 0)
+    monkeypatch.setattr(pages, "PAGE_SECONDS", 0)
     with ottla.Broker(metrics="127.0.0.1:0") as broker:
         subscribe(broker.bootstrap_servers, interval_ms="200")
         with ottla.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:

@@ -46,7 +46,7 @@ def test_bad_requests_say_what_is_wrong() -> None:
             assert "there is no GET /api/nothing" in missing.json()["error"]
             unknown = await client.get("/api/session", params={"x": "1"})
             assert unknown.status_code == 400
-            assert (await client.post("/api/session")).status_code == 404
+            assert (await client.post("/api/session")).status_code == 405
 
     asyncio.run(ask())
 
@@ -56,7 +56,10 @@ def test_every_answer_has_the_headers_of_security() -> None:
         async with running("127.0.0.1:1") as client:
             for path in ("/", "/api/session", "/api/nothing", "/topics/a.b"):
                 answer = await client.get(path, headers={"accept": "text/html"})
-                assert "default-src 'self'" in answer.headers["content-security-policy"], path
+                assert (
+                    "default-src 'none'; script-src 'self'"
+                    in answer.headers["content-security-policy"]
+                ), path
                 assert answer.headers["x-content-type-options"] == "nosniff", path
 
     asyncio.run(ask())

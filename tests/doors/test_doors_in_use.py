@@ -172,12 +172,14 @@ def test_a_wrong_password_keeps_its_place_until_it_is_refused(
     with ottla.Broker(metrics="127.0.0.1:0", metrics_login=login_file) as broker:
         url = broker.metrics_url.removesuffix("/metrics")
         address = Endpoint.parse(url.removeprefix("http://"))
-        listener = running(broker)._metrics
-        assert listener is not None
+        monitoring = running(broker)._monitoring
+        assert monitoring is not None
+        assert monitoring.listener is not None
+        conversations = monitoring.listener.conversations
         guesses = [socket.create_connection(address, timeout=10) for _ in range(2)]
         for each in guesses:
             each.sendall(b"GET /metrics HTTP/1.1\r\nAuthorization: Bearer guess\r\n\r\n")
-        while listener._silent or len(listener._tasks) < 2:
+        while conversations.silent or len(conversations.tasks) < 2:
             time.sleep(0.005)
         with socket.create_connection(address, timeout=10) as another:
             assert another.recv(1) == b""

@@ -296,7 +296,7 @@ def _plain_field(
         return _plain_length(len(item), 4, flexible) + b"".join(parts)
     if isinstance(element, type) and is_nullable(field, version):
         if item is None:
-            return b"\xff"
+            return b"\0" if flexible and field.tagged_in(version) else b"\xff"
         return b"\x01" + plain_struct(item, version, flexible, unknown)
     return _plain_element(element, item, version, flexible, unknown)
 

@@ -27,6 +27,8 @@ import ottla.wire.stored
 from ottla.wire.compile import decode_stored, encode_stored, stored_version
 from ottla.wire.declare import stored_info_of
 from ottla.wire.stored.consumer_group import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -352,6 +354,37 @@ def test_the_bytes_of_a_group_are_those_of_kafka(version: int) -> None:
     assert member.group_instance_id == ("i" if version >= 3 else None)
     assert member.rebalance_timeout == (5 if version >= 1 else -1)
     assert (member.session_timeout, member.subscription, member.assignment) == (6, b"sub", b"")
+
+
+# As Apache Kafka 4.3.1 wrote them.
+MEMBER = ConsumerGroupMemberMetadataValue(
+    instance_id=None,
+    rack_id=None,
+    client_id="one",
+    client_host="/127.0.0.1",
+    subscribed_topic_names=["orders"],
+    subscribed_topic_regex="",
+    rebalance_timeout_ms=300_000,
+    server_assignor=None,
+    classic_member_metadata=None,
+)
+_MEMBER_START = "0000 00 00 04 6f6e65 0b 2f3132372e302e302e31 02 07 6f7264657273 01 000493e0 00"
+
+
+def test_the_bytes_of_a_member_of_the_new_protocol_are_those_of_kafka() -> None:
+    data = bytes.fromhex(f"{_MEMBER_START} 01 00 01 00")
+    assert encode_stored(MEMBER, 0) == data
+    assert decode_stored(ConsumerGroupMemberMetadataValue, data) == MEMBER
+
+
+def test_the_bytes_of_a_classic_member_among_others_are_those_of_kafka() -> None:
+    classic = ClassicMemberMetadata(
+        session_timeout_ms=3000, supported_protocols=[ClassicProtocol(name="range", metadata=b"x")]
+    )
+    value = dataclasses.replace(MEMBER, classic_member_metadata=classic)
+    data = bytes.fromhex(f"{_MEMBER_START} 01 00 10 01 00000bb8 02 06 72616e6765 02 78 00 00")
+    assert encode_stored(value, 0) == data
+    assert decode_stored(ConsumerGroupMemberMetadataValue, data) == value
 
 
 def without_tags(value: TransactionLogValue) -> TransactionLogValue:

@@ -9,14 +9,14 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
 from ottla.broker.loop.garbage import FullCollections
 from ottla.broker.loop.loop_monitor import LoopMonitor
 from ottla.broker.metrics import request_counts
+from ottla.broker.network.in_process import CONSOLE, IN_PROCESS, InProcessKind, console_users
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.server import Server
 from ottla.broker.node import Node
@@ -36,7 +36,8 @@ from ottla.ports import Clock, LogStore
 from ottla.ports.futures import settled
 
 if TYPE_CHECKING:
-    from ottla.broker.metrics.listener import MetricsListener
+    from ottla.broker.internals.event_ring import EventRing
+    from ottla.broker.metrics.monitoring import Monitoring
 
 
 logger = EventLog(__name__)
@@ -62,12 +63,19 @@ class BrokerSettings:
     data_dir: str | None = None
     nodes: int = 1
     metrics: Door | None = None
+    # A console will ask what Kafka's protocol does not tell.
+    has_console: bool = False
     # No other code runs on its loop, so that every blocking of the loop is logged.
     has_own_process: bool = False
     # Passwords by user's name: their credentials are set if they do not fit.
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     # Where nodes have to listen that listened before, by the names of listeners, whatever `listeners` says.
     addresses: Mapping[int, Mapping[str, Endpoint]] = field(default_factory=dict)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether anything will ask for metrics or internals, so that requests and events are counted and kept."""
+        return self.metrics is not None or self.has_console
 
     @property
     def node_ids(self) -> range:
@@ -135,6 +143,30 @@ class Instruments:
     are_nodes_separate: Callable[[int, int], bool] = lambda _sender_id, _node_id: False
 
 
+class ConsoleServers(NamedTuple):
+    """The servers of a broker that its console uses, none of which others can reach.
+
+    `brokers` and `brokers_of_users` are bootstrap servers. At the first the console may do anything; at the second it
+    logs in as its users do, with one of the mechanisms. There is no second one if the broker has no listener with
+    passwords.
+    """
+
+    brokers: str
+    internals: str
+    brokers_of_users: str | None
+    mechanisms: tuple[str, ...]
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Their host names."""
+        servers = f"{self.brokers},{self.brokers_of_users or ''}".split(",")
+        return frozenset(Endpoint.parse(each).host for each in servers if each) | {self.internals}
+
+
+# What a user of a console can log in with.
+_PASSWORD_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+
+
 def open_store(settings: BrokerSettings, clock: Clock) -> LogStore:
     """The storage engine that the settings ask for."""
     config = settings.config
@@ -155,7 +187,11 @@ class RunningBroker:
     """A broker that serves until it is stopped: one node, or several over one store."""
 
     def __init__(
-        self, settings: BrokerSettings, cluster: Cluster, instruments: Instruments
+        self,
+        settings: BrokerSettings,
+        cluster: Cluster,
+        instruments: Instruments,
+        ring: EventRing | None = None,
     ) -> None:
         self._settings = settings
         self._instruments = instruments
@@ -171,7 +207,8 @@ class RunningBroker:
         }
         self._reserved: dict[int, list[socket.socket]] = {}
         self._changing = asyncio.Lock()  # one node at a time is started or ended
-        self._metrics: MetricsListener | None = None
+        self._ring = ring
+        self._monitoring: Monitoring | None = None
         self._loop_monitor = LoopMonitor(self._received_bytes)
         self._full_collections = FullCollections(self._received_bytes)
 
@@ -200,11 +237,11 @@ class RunningBroker:
     @property
     def metrics_door(self) -> Door | None:
         """The address of the metrics, for Prometheus."""
-        return None if self._metrics is None else self._metrics.door
+        return None if self._monitoring is None else self._monitoring.door
 
     async def start_all(self) -> None:
         """Starts every node; all join before the first serves, so that none leads more than its share."""
-        await self._start_metrics()
+        await self._start_monitoring()
         for node_id in self._settings.node_ids:
             await self._bind(node_id)
         for server in self.servers.values():
@@ -229,21 +266,23 @@ class RunningBroker:
                 listener=listener.name,
                 address=str(listener.endpoint),
             )
-        if self._metrics is not None:
-            self._metrics.serving()
-        if self._metrics is not None or self._settings.has_own_process:
+        if self._monitoring is not None:
+            self._monitoring.serving()
+        if self._monitoring is not None or self._settings.has_own_process:
             self._loop_monitor.start()
         if self._settings.has_own_process:
             self._full_collections.begin()
 
-    async def _start_metrics(self) -> None:
-        if self._settings.metrics is not None:
-            from ottla.broker.metrics.broker_metrics import page_of
-            from ottla.broker.metrics.listener import MetricsListener
+    async def _start_monitoring(self) -> None:
+        if self._ring is not None:
+            from ottla.broker.internals.collection import BrokerParts
+            from ottla.broker.metrics.monitoring import Monitoring
 
-            collect = partial(page_of, self.cluster, self.servers, self._loop_monitor)
-            self._metrics = MetricsListener(self._settings.metrics, collect)
-            await self._metrics.start()
+            parts = BrokerParts(
+                self.cluster, self.servers, self._loop_monitor, self._settings.data_dir
+            )
+            self._monitoring = Monitoring(parts, self._ring, self._settings.metrics)
+            await self._monitoring.start()
 
     async def start_node(self, node_id: int) -> None:
         """Starts a node that was killed, on the port that it had."""
@@ -277,7 +316,7 @@ class RunningBroker:
         )
         if self._instruments.intercept is not None:
             server.apis = self._instruments.intercept(server.apis)
-        if self._settings.metrics is not None or request_counts.logger.shows_debug:
+        if self._settings.is_watched or request_counts.logger.shows_debug:
             server.observe_requests()
         await server.bind()
         self.servers[node_id] = server
@@ -286,7 +325,30 @@ class RunningBroker:
 
     def in_process_servers(self) -> str:
         """The addresses of all running nodes for clients in this process, which need no login and may do anything."""
-        return ",".join(str(server.serve_in_process()) for server in self.servers.values())
+        return self._served_in_process(IN_PROCESS)
+
+    def console_servers(self) -> ConsoleServers:
+        """What a console in this process, or in a child of it, is given; for settings with `has_console`."""
+        assert self._monitoring is not None
+        users: str | None = None
+        mechanisms: tuple[str, ...] = ()
+        config = self.node.options.config
+        for listener in config.all_listeners:
+            if listener.uses_sasl:
+                enabled = config.of_listener(listener.name).sasl_enabled_mechanisms
+                mechanisms = tuple(each for each in _PASSWORD_MECHANISMS if each in enabled)
+                if mechanisms:
+                    users = self._served_in_process(console_users(listener.name))
+                    break
+        return ConsoleServers(
+            brokers=self._served_in_process(CONSOLE),
+            internals=self._monitoring.serve_console(),
+            brokers_of_users=users,
+            mechanisms=mechanisms,
+        )
+
+    def _served_in_process(self, kind: InProcessKind) -> str:
+        return ",".join(str(server.serve_in_process(kind)) for server in self.servers.values())
 
     def _release_port(self, node_id: int) -> None:
         for reserved in self._reserved.pop(node_id, ()):
@@ -308,8 +370,7 @@ class RunningBroker:
         async with self._changing:
             self._loop_monitor.stop()
             self._full_collections.end()
-            if self._metrics is not None:
-                await self._metrics.stop()
+            await self._stop_monitoring()
             for server in self.servers.values():
                 server.kill()
             for node_id, server in self.servers.items():
@@ -334,8 +395,8 @@ class RunningBroker:
             await self._stop()
 
     async def _stop(self) -> None:
-        if self._metrics is not None:
-            self._metrics.stopping()
+        if self._monitoring is not None:
+            self._monitoring.stopping()
         await self.stop_listening()
         for server in self.servers.values():
             server.node.audit.close(self.cluster.clock.monotonic_seconds())
@@ -349,8 +410,13 @@ class RunningBroker:
         await asyncio.gather(*(server.stop() for server in self.servers.values()))
         self._loop_monitor.stop()
         self._full_collections.end()
-        if self._metrics is not None:
-            await self._metrics.stop()
+        await self._stop_monitoring()
+
+    async def _stop_monitoring(self) -> None:
+        if self._monitoring is not None:
+            await self._monitoring.stop()
+        if self._ring is not None:
+            self._ring.detach()
 
 
 def _check_is_free(endpoint: Endpoint) -> None:
@@ -381,6 +447,29 @@ async def start_broker(
                 _check_is_free(listener.listen)
         if settings.metrics is not None:
             _check_is_free(settings.metrics.endpoint)
+    ring = _event_ring(settings)
+    try:
+        return await _start_broker(settings, instruments, ring)
+    except BaseException:
+        if ring is not None:
+            ring.detach()
+        raise
+
+
+def _event_ring(settings: BrokerSettings) -> EventRing | None:
+    """The events of this process if it is the broker's own, else those of the broker's part of it."""
+    if not settings.is_watched:
+        return None
+    from ottla.broker.internals.event_ring import EventRing
+
+    ring = EventRing()
+    ring.attach(["ottla"] if settings.has_own_process else ["ottla.broker", "ottla.storage"])
+    return ring
+
+
+async def _start_broker(
+    settings: BrokerSettings, instruments: Instruments, ring: EventRing | None
+) -> RunningBroker:
     clock = instruments.clock
     store = open_store(settings, clock)
     if instruments.wrap_store is not None:
@@ -391,7 +480,7 @@ async def start_broker(
         cluster.deletion.finish_at_once()
         adopt_topics(cluster)
         ensure_users(cluster, settings.users)
-        broker = RunningBroker(settings, cluster, instruments)
+        broker = RunningBroker(settings, cluster, instruments, ring)
         await broker.start_all()
     except BaseException:
         if broker is not None:

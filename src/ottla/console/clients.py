@@ -18,6 +18,7 @@ from ottla.config.client import ClientConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import options_of
 from ottla.config.producer import ProducerConfig
+from ottla.errors import IllegalStateError
 
 CLIENT_ID: Final = "ottla-console"
 _BYTES: Final[Mapping[str, object]] = {"key.deserializer": "bytes", "value.deserializer": "bytes"}
@@ -40,6 +41,7 @@ class Clients:
     def __init__(self, options: Mapping[str, object]) -> None:
         self.options: Final = {"client.id": CLIENT_ID, **options}
         self._admin: Admin | None = None
+        self._is_closed = False
 
     def admin(self) -> Admin:
         """The admin client of this identity, which `close` closes."""
@@ -88,7 +90,8 @@ class Clients:
         return BlockingProducer(self._options_for(ProducerConfig, _TO_BYTES, options))
 
     async def close(self) -> None:
-        """Close the admin client."""
+        """Close the admin client, once and for all."""
+        self._is_closed = True
         if self._admin is not None:
             await self._admin.close()
             self._admin = None
@@ -100,7 +103,17 @@ class Clients:
         given: Mapping[str, object] | None = None,
     ) -> dict[str, object]:
         """The options of the identity that this kind of client has, and the caller's own."""
+        if self._is_closed:
+            raise IllegalStateError("these clients are closed: the user is logged in no longer")
         known = options_of(kind)
         mine = {name: value for name, value in self.options.items() if name in known}
         own = {name.replace("_", "."): value for name, value in (given or {}).items()}
         return {**mine, **defaults, **own}
+
+
+class NoClients(Clients):
+    """The clients of those who are not logged in: there are none."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self._is_closed = True

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.console.access.access import Access
 from ottla.console.clients import Clients
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.http.live import LiveEvents
+from ottla.console.http.streams import OpenStreams
 from ottla.console.pipelines.lister import PipelineLister
 from ottla.console.producers.expiration import ProducerExpiration
 from ottla.console.settings import ConsoleSettings
@@ -23,7 +25,9 @@ class Console:
         self.clients: Final = Clients(settings.options)
         """The clients of the console itself."""
         self.live: Final = LiveEvents()
+        self.streams: Final = OpenStreams()
         self.poller: Final = ClusterPoller(self.clients, self.live)
+        self.access: Final = Access(settings, self.clients)
         self.transactional_ids: Final = TransactionalIdLister(self.clients)
         self.open_transactions: Final = OpenTransactionWatch(self.clients, self.poller)
         self.producer_expiration: Final = ProducerExpiration()
@@ -34,6 +38,7 @@ class Console:
 
     async def start(self) -> None:
         """Begin to look at the cluster; it need not answer yet."""
+        self.access.start()
         self.poller.start()
         self.open_transactions.start()
         self.journal.start()
@@ -44,4 +49,5 @@ class Console:
         await self.journal.stop()
         await self.open_transactions.stop()
         await self.poller.stop()
+        await self.access.close()
         await self.clients.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.console.settings import ConsoleSettings
@@ -38,6 +39,12 @@ class RunningConsole:
         """Where it listens, with the port that was picked once it has started."""
 
     @property
+    def console(self) -> Console:
+        """The services, once it has started."""
+        assert self._console is not None
+        return self._console
+
+    @property
     def url(self) -> str:
         """Where browsers of this machine find it."""
         return self.door.url
@@ -51,10 +58,10 @@ class RunningConsole:
             raise
 
     async def _start(self) -> None:
+        self._settings.validate()
         try:
             import uvicorn
 
-            from ottla.console.access.open_access import OpenAccess
             from ottla.console.api.all_routes import ALL_ROUTES
             from ottla.console.console import Console
             from ottla.console.http.application import application
@@ -68,11 +75,10 @@ class RunningConsole:
         self._socket = _listen(self._settings.door.endpoint)
         port = int(self._socket.getsockname()[1])
         self.door = self.door.at(Endpoint(self.door.endpoint.host, port))
-        console = self._console = Console(self._settings)
+        console = self._console = Console(replace(self._settings, door=self.door))
         await console.start()
-        access = OpenAccess(console.clients, is_read_only=self._settings.is_read_only)
         config = server_config(
-            application(console, ALL_ROUTES, access.identify),
+            application(console, ALL_ROUTES),
             self.door,
             max_connections=MAX_CONNECTIONS,
             stop_seconds=STOP_SECONDS,

@@ -12,15 +12,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
+from ottla.doors.login_file import RereadFile, lines_of
 from ottla.errors import ConfigError
-from ottla.events import EventLog
-from ottla.file_state import state_of
-
-logger = EventLog(__name__)
 
 # A wrong password or token is answered after this time.
 REFUSAL_SECONDS: Final = 0.25
-MAX_FILE_BYTES: Final = 1 << 20
 
 
 class Login(Protocol):
@@ -73,56 +69,20 @@ class LoginFile:
     """
 
     def __init__(self, file: str | os.PathLike[str]) -> None:
-        self._file = Path(file)
-        self._seen = state_of(self._file)
-        self._accounts = read_accounts(self._file)
+        self._file = RereadFile(Path(file), read_accounts, what="users and tokens")
 
     def admits(self, authorization: str | None) -> bool:
-        self._refresh()
-        return self._accounts.admits(authorization)
-
-    def _refresh(self) -> None:
-        state = state_of(self._file)
-        if state == self._seen:
-            return
-        self._seen = state
-        try:
-            self._accounts = read_accounts(self._file)
-        except ConfigError as error:
-            logger.warning(
-                "login_file_not_read",
-                "the users and tokens of before stay: %(reason)s",
-                reason=str(error),
-            )
-        else:
-            logger.info(
-                "login_file_read",
-                "users and tokens were read again: %(file)s",
-                file=str(self._file),
-            )
+        return self._file.newest().admits(authorization)
 
     def __repr__(self) -> str:
-        return f"LoginFile({str(self._file)!r})"
+        return f"LoginFile({self._file!r})"
 
 
 def read_accounts(file: Path) -> Accounts:
     """The users and tokens of a file; ConfigError if there are none."""
-    try:
-        with file.open("rb") as opened:
-            data = opened.read(MAX_FILE_BYTES + 1)
-        text = data.decode()
-    except OSError as error:
-        raise _cannot_read(file, error) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is no text in UTF-8") from error
-    if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"{file} has more than {MAX_FILE_BYTES} bytes")
     users: dict[str, str] = {}
     tokens = []
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.strip()
-        if not line or line.startswith("#"):
-            continue
+    for number, line in lines_of(file):
         name, separator, password = line.partition(":")
         if not separator:
             tokens.append(line)
@@ -137,10 +97,6 @@ def read_accounts(file: Path) -> Accounts:
     if not users and not tokens:
         raise ConfigError(f"{file} has no user and no token: write NAME:PASSWORD, or a token")
     return Accounts(users, tokens)
-
-
-def _cannot_read(file: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"{file} cannot be read: {error.strerror}")
 
 
 def _digest(secret: str) -> bytes:

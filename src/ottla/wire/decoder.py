@@ -103,7 +103,9 @@ class DecoderSource(SourceWriter):
         if nullable:
             marker = self.name("marker")
             self.line(f"{marker} = buf[pos]; pos += 1")
-            self.line(f"if {marker} > 127: {target} = None")
+            # -1 is null; of a tagged field it is 0, as Kafka reads and writes it.
+            is_null = "== 0" if self.is_tagged(field) else "> 127"
+            self.line(f"if {marker} {is_null}: {target} = None")
             self.line("else:")
             self.depth += 1
         value = self.name("struct")

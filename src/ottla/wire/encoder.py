@@ -90,9 +90,10 @@ class EncoderSource(SourceWriter):
         if not self.nullable(field):
             self.body(cls, value)
             return
-        # A nullable struct carries a marker: -1 for null, 1 otherwise.
+        # A nullable struct carries a marker: -1 for null, or 0 in a tagged field, 1 otherwise.
+        null = "\\0" if self.is_tagged(field) else "\\xff"
         self.line(f"if {value} is None:")
-        self.line(f'{INDENT}out += b"\\xff"')
+        self.line(f'{INDENT}out += b"{null}"')
         self.line("else:")
         self.depth += 1
         self.line('out += b"\\x01"')

@@ -64,11 +64,7 @@ class SourceWriter:
         return self.constants[function]
 
     def plain_fields(self, cls: type) -> list[Field]:
-        return [
-            f
-            for f in fields_of(cls)
-            if f.present_in(self.version) and not (self.flexible and f.tagged_in(self.version))
-        ]
+        return [f for f in fields_of(cls) if f.present_in(self.version) and not self.is_tagged(f)]
 
     def tagged_fields(self, cls: type) -> list[Field]:
         tagged = [
@@ -78,6 +74,9 @@ class SourceWriter:
 
     def nullable(self, field: Field) -> bool:
         return field.type.is_nullable and self.version >= field.presence.nullable_since
+
+    def is_tagged(self, field: Field) -> bool:
+        return self.flexible and field.tagged_in(self.version)
 
 
 def is_fixed(field: Field) -> bool:

@@ -31,13 +31,13 @@ import ottla
 from ottla.access import ANONYMOUS, Principal
 from ottla.broker.runtime import RunningBroker
 from ottla.broker.security import pending_logins, sasl_gate, token_keys
-from ottla.broker.security.failed_logins import FailedLogins, address_block
 from ottla.broker.security.first_users import ensure_users
 from ottla.broker.security.token_verifier import UnknownKey, signed_claims
 from ottla.client.raw import RawConnection
 from ottla.core.security import plain_message
 from ottla.core.security.sasl_outcomes import Rejected
 from ottla.errors import FatalError
+from ottla.failed_logins import FailedLogins, address_block
 from ottla.testing import Broker
 from ottla.wire.framing import frame_request
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -405,7 +405,7 @@ def test_failed_logins_of_an_address_wait_for_each_other() -> None:
 
 
 def test_the_failed_logins_that_are_remembered_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.broker.security.failed_logins.MAX_ADDRESSES", 3)
+    monkeypatch.setattr("ottla.failed_logins.MAX_SUBJECTS", 3)
     failed = FailedLogins()
     for number in range(10):
         failed.delay_seconds(f"10.0.0.{number}", 0.1, now=float(number % 2))

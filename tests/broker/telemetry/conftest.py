@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.broker.metrics import listener as metrics_listener
+from ottla.broker.metrics import pages
 from ottla.testing import Broker
 
 
 @pytest.fixture(autouse=True)
 def fresh_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every scrape gets a page of its own."""
-    monkeypatch.setattr(metrics_listener, "PAGE_SECONDS", 0)
+    monkeypatch.setattr(pages, "PAGE_SECONDS", 0)
 
 
 @pytest.fixture

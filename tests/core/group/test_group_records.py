@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.core.group.classic.group import ClassicState, restored
+from ottla.core.group.consumer.events import MemberSaved, MemberSubscription
 from ottla.core.group.events import (
     Event,
     GroupDeleted,
@@ -333,3 +334,12 @@ EVENTS = st.one_of(
 @given(EVENTS)
 def test_every_event_survives_the_way_there_and_back(event: Event) -> None:
     assert decode(*encode(event)) == event
+
+
+def test_a_member_of_the_new_protocol_does_not_speak_the_classic_one() -> None:
+    saved = MemberSaved("g", "m", MemberSubscription(client_id="c", topics=frozenset({"orders"})))
+    key, value = encode(saved)
+    assert value is not None
+    assert value.endswith(bytes.fromhex("01 00 01 00")), "null, as Kafka writes it"
+    assert decode(key, value) == saved
+    assert decode(key, value[:-4] + b"\0") == saved, "records of ours once lacked the field"

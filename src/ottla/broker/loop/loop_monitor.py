@@ -1,12 +1,15 @@
-"""Times that the event loop was held: the metric `ottla_loop_held_seconds_max` and the event `loop_held` (ADR 0033)."""
+"""Times that the event loop was held: the metric `ottla_loop_held_seconds_max`, the event `loop_held` (ADR 0033), and
+what the console draws (ADR 0058).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.events import EventLog
 
@@ -21,6 +24,18 @@ QUIET_AFTER_SECONDS: Final = 1.0
 WINDOW_SECONDS: Final = 60.0
 LOGGED_SECONDS: Final = 0.1
 LOG_INTERVAL_SECONDS: Final = 10.0
+# The worst of each interval of the last hour, and the newest holds that were longer than usual.
+INTERVAL_SECONDS: Final = 10.0
+KEPT_INTERVALS: Final = 360
+KEPT_HOLD_SECONDS: Final = 0.02
+KEPT_HOLDS: Final = 200
+
+
+class Hold(NamedTuple):
+    """How long the loop was held; `at` is when that was noticed, or the end of the interval whose worst it is."""
+
+    at: float
+    seconds: float
 
 
 class LoopHolds:
@@ -31,11 +46,20 @@ class LoopHolds:
         self._worst = self._worst_before = 0.0
         self._log_after = now
         self._unlogged: list[float] = []
+        self._interval_end = now + INTERVAL_SECONDS
+        self._worst_of_interval = 0.0
+        self._intervals: deque[Hold] = deque(maxlen=KEPT_INTERVALS)
+        self.long_ones: deque[Hold] = deque(maxlen=KEPT_HOLDS)
+        """The newest that were longer than usual, the oldest first."""
 
     def add(self, held: float, now: float) -> None:
         """Records a time, and logs it if it was long."""
         self._turn_window(now)
+        self._end_intervals(now)
         self._worst = max(self._worst, held)
+        self._worst_of_interval = max(self._worst_of_interval, held)
+        if held >= KEPT_HOLD_SECONDS:
+            self.long_ones.append(Hold(now, held))
         if held >= LOGGED_SECONDS:
             self._unlogged.append(held)
         if self._unlogged and now >= self._log_after:
@@ -46,6 +70,21 @@ class LoopHolds:
         """The worst of the last one to two windows."""
         self._turn_window(now)
         return max(self._worst, self._worst_before)
+
+    def intervals(self, now: float) -> list[Hold]:
+        """The worst of each interval of the last hour, the oldest first; the last one has not ended."""
+        self._end_intervals(now)
+        return [*self._intervals, Hold(now, self._worst_of_interval)]
+
+    def _end_intervals(self, now: float) -> None:
+        # After a pause of the machine only the last hour counts.
+        missed = int((now - self._interval_end) / INTERVAL_SECONDS) - KEPT_INTERVALS
+        if missed > 0:
+            self._interval_end += missed * INTERVAL_SECONDS
+        while now >= self._interval_end:
+            self._intervals.append(Hold(self._interval_end, self._worst_of_interval))
+            self._worst_of_interval = 0.0
+            self._interval_end += INTERVAL_SECONDS
 
     def _turn_window(self, now: float) -> None:
         if now < self._window_end:
@@ -78,7 +117,7 @@ class LoopMonitor:
         self._received_bytes = received_bytes
         self._last_received_bytes = 0
         self._quiet_from = 0.0
-        self._holds = LoopHolds(time.monotonic())
+        self.holds = LoopHolds(time.monotonic())
         self._processor_wait: ProcessorWait | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due = self._waited = 0.0
@@ -86,7 +125,7 @@ class LoopMonitor:
     @property
     def held_seconds_max(self) -> float:
         """The longest that the loop was held in the last one to two minutes."""
-        return self._holds.worst(time.monotonic())
+        return self.holds.worst(time.monotonic())
 
     def start(self) -> None:
         """Begins, on the running loop."""
@@ -118,7 +157,7 @@ class LoopMonitor:
         late = now - self._due
         if late > 0.0:
             waited = self._processor_wait.seconds() - self._waited
-            self._holds.add(max(late - waited, 0.0), now)
+            self.holds.add(max(late - waited, 0.0), now)
         self._schedule(loop)
 
 

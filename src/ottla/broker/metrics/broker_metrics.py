@@ -10,31 +10,28 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.loop.loop_monitor import LoopMonitor
+from ottla.broker.metrics.topic_extents import SLICE, TopicExtent, topic_extents
 from ottla.broker.network.server import Server
 from ottla.broker.node import Node
 from ottla.broker.security.logins import Logins
 from ottla.broker.security.standard_authorizer import StandardAuthorizer
 from ottla.broker.telemetry.client_series import Dropped
-from ottla.core.catalog import Topic
 from ottla.core.group.classic.group import ClassicState
 from ottla.core.group.consumer.group import ConsumerState
 from ottla.core.security.quotas.entities import CLIENT_KINDS, QuotaKind
 from ottla.core.txn.states import TxnState as TransactionState
 from ottla.errors import ErrorCode
 from ottla.exposition import Metric, Page, rendered_labels
-from ottla.ports import PartitionRef, StorageError
 from ottla.records import kernel
 from ottla.version import VERSION
 
 # The number of topics with series of their own; the others share one, under a name that no topic can have.
 MAX_TOPICS: Final = 5000
 OTHERS: Final = "(others)"
-# The number of partitions that are counted before the loop serves requests.
-SLICE: Final = 200
 
 _STARTED_SECONDS: Final = time.time()
 
@@ -175,15 +172,6 @@ MAX_FILES = Metric("process_max_fds", "gauge", "How many file descriptors may be
 STARTED = Metric("process_start_time_seconds", "gauge", "When the process began, as Unix time.")
 
 
-class Extent(NamedTuple):
-    """The size of a topic."""
-
-    partitions: int
-    size_bytes: int
-    start_offsets: int
-    end_offsets: int
-
-
 async def page_of(
     cluster: Cluster, servers: Mapping[int, Server], loop_monitor: LoopMonitor
 ) -> Page:
@@ -295,22 +283,14 @@ def _led_count(node: Node) -> int:
 
 
 async def _add_topics(page: Page, cluster: Cluster) -> None:
-    topics = sorted(cluster.catalog.topics.values(), key=lambda topic: topic.name)
-    looked_at = 0
-    others = Extent(0, 0, 0, 0)
-    for number, topic in enumerate(topics):
-        found = Extent(0, 0, 0, 0)
-        for first in range(0, topic.partition_count, SLICE):
-            partitions = range(first, min(first + SLICE, topic.partition_count))
-            found = _sum(found, _extent_of(cluster, topic, partitions))
-            looked_at += len(partitions)
-            if looked_at >= SLICE:
-                looked_at = 0
-                await asyncio.sleep(0)
-        if number < MAX_TOPICS:
+    number = 0
+    others = TopicExtent(0, 0, 0, 0)
+    async for topic, found in topic_extents(cluster):
+        number += 1
+        if number <= MAX_TOPICS:
             _add_topic(page, topic.name, found)
         else:
-            others = _sum(others, found)
+            others = others.plus(found)
     if others.partitions:
         _add_topic(page, OTHERS, others)
 
@@ -330,36 +310,11 @@ async def _add_clients(page: Page, node: Node) -> None:
             await asyncio.sleep(0)
 
 
-def _sum(one: Extent, other: Extent) -> Extent:
-    return Extent(*(a + b for a, b in zip(one, other, strict=True)))
-
-
-def _add_topic(page: Page, name: str, found: Extent) -> None:
+def _add_topic(page: Page, name: str, found: TopicExtent) -> None:
     page.add(TOPIC_PARTITIONS, found.partitions, topic=name)
     page.add(TOPIC_BYTES, found.size_bytes, topic=name)
     page.add(TOPIC_STARTS, found.start_offsets, topic=name)
     page.add(TOPIC_ENDS, found.end_offsets, topic=name)
-
-
-def _extent_of(cluster: Cluster, topic: Topic, partitions: range) -> Extent:
-    """Adds up partitions without claiming them; one that cannot be read now counts as empty."""
-    size_bytes = start_offsets = end_offsets = 0
-    unopened: list[PartitionRef] = []
-    for partition in partitions:
-        node = cluster.nodes.get(cluster.leader_of(topic, partition))
-        shard = None if node is None else node.partitions.open_shard(topic.name, partition)
-        if shard is not None:
-            size_bytes += shard.log.size_bytes
-            start_offsets += shard.log.start_offset
-            end_offsets += shard.partition.high_watermark
-        else:
-            unopened.append(PartitionRef(topic.name, partition, topic.topic_id))
-    for found in cluster.store.unclaimed(unopened).values():
-        if not isinstance(found, StorageError):
-            size_bytes += found.size_bytes
-            start_offsets += found.start_offset
-            end_offsets += found.end_offset
-    return Extent(len(partitions), size_bytes, start_offsets, end_offsets)
 
 
 def _add_process(page: Page) -> None:

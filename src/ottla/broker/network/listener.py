@@ -12,6 +12,7 @@ from typing import Final
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.security.listener_tls import ListenerTls
 from ottla.config.listeners import ANY_HOST, PREFIX, ListenerConfig, ListenerSettings
+from ottla.config.options import INT_MAX
 from ottla.event_loop import addresses_of
 from ottla.model import Endpoint
 
@@ -26,7 +27,10 @@ class Listener:
         self.name = settings.name
         self.endpoint = settings.listen
         self.max_connections_name = f"{PREFIX}{settings.name.lower()}.max.connections"
+        # The listener whose users log in here, and whose logins count.
+        self.login_name = settings.name
         self.connections = 0
+        self.most_connections = INT_MAX
         self._servers: list[asyncio.Server] = []
         # Whether every client has proved who it is before it is served.
         self.authenticates = settings.uses_sasl or (

@@ -18,7 +18,7 @@ from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.metrics.request_counts import ApiCounts, observed
 from ottla.broker.network.connection import Connection, Traffic
 from ottla.broker.network.handshakes import CHECK_MS, Handshakes
-from ottla.broker.network.in_process import IN_PROCESS, InProcessListener
+from ottla.broker.network.in_process import InProcessKind, InProcessListener
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.receive_buffers import Buffers
@@ -85,13 +85,13 @@ class Server:
         self.encrypted_buffer = memoryview(bytearray(ENCRYPTED_BUFFER_BYTES if has_tls else 0))
         self.handshakes = Handshakes(self.now)
         self.refusals = RefusalLog(self.now)
-        self._in_process: InProcessListener | None = None
+        self._in_process: dict[str, InProcessListener] = {}
         self._silent: set[Connection] = set()  # not read at the last check
         self._trims_soon = False
         self._is_over = False
         self._tasks: list[asyncio.Task[None]] = []
-        self._retention = Retention(node.cluster, node.options, node.partitions)
-        self._compactor = Compactor(node)
+        self.retention = Retention(node.cluster, node.options, node.partitions)
+        self.compactor = Compactor(node)
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -138,12 +138,13 @@ class Server:
             await self._stop_listening()
             raise
 
-    def serve_in_process(self) -> Endpoint:
-        """Accepts connections of this process, too; returns the address for its clients."""
-        if self._in_process is None:
-            self._in_process = InProcessListener(self)
-            self.node.advertised[IN_PROCESS] = self._in_process.endpoint
-        return self._in_process.endpoint
+    def serve_in_process(self, kind: InProcessKind) -> Endpoint:
+        """Accepts connections of this process, too; returns the address for clients of this kind."""
+        listener = self._in_process.get(kind.name)
+        if listener is None:
+            listener = self._in_process[kind.name] = InProcessListener(self, kind)
+            self.node.advertised[kind.name] = listener.endpoint
+        return listener.endpoint
 
     def _maker_of_connections(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
         tls = listener.tls
@@ -166,12 +167,12 @@ class Server:
         self._loop.call_soon(self.node.tick)
         node = self.node
         config = node.options.config
-        self._every(config.log_retention_check_interval_ms, self._retention.apply)
+        self._every(config.log_retention_check_interval_ms, self.retention.apply)
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(min(config.log_flush_scheduler_interval_ms, 1000), self._tick_store)
         self._tasks.append(self._loop.create_task(node.patterns.run()))
         if config.log_cleaner_enable:
-            self._tasks.append(self._loop.create_task(self._compactor.run()))
+            self._tasks.append(self._loop.create_task(self.compactor.run()))
         if DEPARTED:
             self._every(DEPARTED_CHECK_MS, self._notice_departed)
         if any(listener.tls is not None for listener in self._listeners):
@@ -187,9 +188,9 @@ class Server:
         await self._tick_store()
         await self._reload_certificates()
         await self._expire_producers()
-        await self._retention.apply()
+        await self.retention.apply()
         if self.node.options.config.log_cleaner_enable:
-            await self._compactor.clean_all()
+            await self.compactor.clean_all()
 
     def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         self._tasks.append(self._loop.create_task(self._repeat(interval_ms / 1000, work)))
@@ -268,7 +269,9 @@ class Server:
         if here >= most_here:
             return f"max.connections.per.ip={most_here} is reached"
         listener = connection.listener
-        most_of_listener = config.scoped.get(listener.max_connections_name, INT_MAX)
+        most_of_listener = min(
+            config.scoped.get(listener.max_connections_name, INT_MAX), listener.most_connections
+        )
         if listener.connections >= most_of_listener:
             return f"max.connections={most_of_listener} of listener {listener.name} is reached"
         listener.connections += 1
@@ -291,7 +294,7 @@ class Server:
         return True
 
     def gate_for(self, connection: Connection) -> SaslGate:
-        listener = self.logins.by_listener[connection.listener.name]
+        listener = self.logins.by_listener[connection.listener.login_name]
         self.logins.pending.add(connection)
         return SaslGate(listener, self.apis, connection.caller)
 
@@ -330,15 +333,20 @@ class Server:
     def connection_count(self) -> int:
         return len(self._connections)
 
+    def connections_by_listener(self) -> dict[str, int]:
+        """How many connections are open, by listener; those of the process itself included."""
+        inner = [each.listener for each in self._in_process.values()]
+        return {listener.name: listener.connections for listener in (*self._listeners, *inner)}
+
     async def _stop_listening(self) -> None:
         """Accepts no more connections; sockets that were accepted get theirs first.
 
         The standard loop would forget them: neither connected nor closed, their clients wait for ever.
         """
-        if self._in_process is not None:
-            self._in_process.close()
-            self._in_process = None
-            del self.node.advertised[IN_PROCESS]
+        for name, inner in self._in_process.items():
+            inner.close()
+            del self.node.advertised[name]
+        self._in_process.clear()
         for listener in self._listeners:
             for listening in listener.sockets:
                 self._loop.remove_reader(listening)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
+from ottla.broker.partitions.work_rounds import WorkRounds
 from ottla.core.compaction import (
     Aborted,
     Cleanable,
@@ -48,6 +50,7 @@ from ottla.records.errors import CorruptRecordsError, TooLargeError
 logger = EventLog(__name__)
 
 REST_SECONDS: Final = 15.0
+KEPT_COMPACTIONS: Final = 50
 
 READ_BYTES: Final = 128 * 1024
 # The length of a slice, for which requests may have to wait; one batch is never divided.
@@ -61,6 +64,18 @@ T = TypeVar("T")
 class DirtyLog(NamedTuple):
     shard: Shard
     cleanable: Cleanable
+
+
+class Compaction(NamedTuple):
+    """A log that was compacted."""
+
+    ref: PartitionRef
+    at_ms: int
+    seconds: float
+    end_offset: int
+    dirty_keys: int
+    bytes_before: int
+    bytes_after: int
 
 
 class CleanerPace:
@@ -95,6 +110,10 @@ class Compactor:
         self._clock = node.cluster.clock
         self._resting: dict[PartitionRef, float] = {}  # until when, after storage trouble
         self._cleaning = asyncio.Lock()  # a log has one replacement at a time
+        self.rounds = WorkRounds(self._clock)
+        self.cleaning_ref: PartitionRef | None = None
+        """The log that is cleaned now."""
+        self.compactions: deque[Compaction] = deque(maxlen=KEPT_COMPACTIONS)
 
     async def run(self) -> None:
         """Cleans for ever, and pauses when nothing is dirty enough."""
@@ -108,8 +127,9 @@ class Compactor:
     async def clean_all(self) -> None:
         """Cleans until no log is dirty enough; a second caller waits for the first."""
         async with self._cleaning:
-            while await self.clean_dirtiest():
-                pass
+            with self.rounds.round():
+                while await self.clean_dirtiest():
+                    pass
 
     async def clean_dirtiest(self) -> bool:
         """Cleans the log with the largest dirty share; False if there was none to clean."""
@@ -127,7 +147,7 @@ class Compactor:
             await asyncio.sleep(0)
         if dirtiest is None:
             return False
-        ref = dirtiest.shard.log.ref
+        ref = self.cleaning_ref = dirtiest.shard.log.ref
         try:
             return await self._clean(dirtiest)
         except FencedError:
@@ -151,6 +171,8 @@ class Compactor:
                 partition=ref.partition,
             )
             self._node.partitions.uncleanable[ref] = dirtiest.shard.log.epoch
+        finally:
+            self.cleaning_ref = None
         # It must not hold up other dirty logs.
         return True
 
@@ -179,6 +201,10 @@ class Compactor:
             )
             self._rest(log.ref)
 
+    def is_resting(self, ref: PartitionRef) -> bool:
+        """Whether the log is left alone for now, after storage trouble."""
+        return self._clock.monotonic_seconds() < self._resting.get(ref, 0.0)
+
     def _rest(self, ref: PartitionRef) -> None:
         self._resting[ref] = self._clock.monotonic_seconds() + REST_SECONDS
 
@@ -195,25 +221,17 @@ class Compactor:
                     yield shard
 
     def _may_clean(self, log: PartitionLog) -> bool:
-        return self._node.partitions.uncleanable.get(
+        return self._node.partitions.uncleanable.get(log.ref) != log.epoch and not self.is_resting(
             log.ref
-        ) != log.epoch and self._clock.monotonic_seconds() >= self._resting.get(log.ref, 0.0)
+        )
 
     def _look_at(self, shard: Shard) -> Cleanable | None:
         """The part of a log that may be cleaned; None if it is not dirty enough."""
         log, config = shard.log, shard.config
         now_ms = self._node.cluster.clock.now_ms()
-        dirty_offset = first_dirty_offset(log.cleaned_offset, log.start_offset, log.end_offset)
-        segments = log.segments()
-        found = cleanable(
-            segments,
-            dirty_offset,
-            shard.partition.last_stable_offset,
-            now_ms,
-            config.min_compaction_lag_ms,
-        )
+        found = cleanable_part(shard, now_ms)
         overdue = config.max_compaction_lag_ms <= now_ms and is_overdue(
-            _first_timestamps_ms(shard, segments[:-1], dirty_offset),
+            _first_timestamps_ms(shard, log.segments()[:-1], found.first_dirty_offset),
             now_ms,
             config.max_compaction_lag_ms,
         )
@@ -241,6 +259,18 @@ class Compactor:
             if not await self._rewrite(shard, group, cleaning, pace):
                 return False
         await settled(log.save_cleaned_offset(offsets.end_offset))
+        seconds = self._clock.monotonic_seconds() - began
+        self.compactions.append(
+            Compaction(
+                log.ref,
+                at_ms=self._clock.now_ms(),
+                seconds=seconds,
+                end_offset=offsets.end_offset,
+                dirty_keys=len(offsets.by_key),
+                bytes_before=size_bytes,
+                bytes_after=log.size_bytes,
+            )
+        )
         logger.info(
             "partition_compacted",
             "partition %(topic)s-%(partition)d: compacted up to %(offset)d in %(seconds).3f s, "
@@ -248,7 +278,7 @@ class Compactor:
             topic=log.ref.topic,
             partition=log.ref.partition,
             offset=offsets.end_offset,
-            seconds=round(self._clock.monotonic_seconds() - began, 3),
+            seconds=round(seconds, 3),
             keys=len(offsets.by_key),
             bytes_before=size_bytes,
             bytes=log.size_bytes,
@@ -333,6 +363,18 @@ class Compactor:
             except TooLargeError:
                 pass
         return await self._node.cluster.share.elsewhere(read, DEFAULT_LIMIT_BYTES)
+
+
+def cleanable_part(shard: Shard, now_ms: int) -> Cleanable:
+    """The part of a log that may be cleaned now, and how much of it was never cleaned."""
+    log, config = shard.log, shard.config
+    return cleanable(
+        log.segments(),
+        first_dirty_offset(log.cleaned_offset, log.start_offset, log.end_offset),
+        shard.partition.last_stable_offset,
+        now_ms,
+        config.min_compaction_lag_ms,
+    )
 
 
 def _add(

@@ -9,6 +9,7 @@ from ottla.broker.cluster import Cluster
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.led_partitions import LedPartitions
 from ottla.broker.partitions.shard import Shard
+from ottla.broker.partitions.work_rounds import WorkRounds
 from ottla.core.catalog import Topic
 from ottla.core.retention import may_be_due
 from ottla.events import EventLog
@@ -28,9 +29,14 @@ class Retention:
         self._cluster = cluster
         self._options = options
         self._partitions = partitions
+        self.rounds = WorkRounds(cluster.clock)
 
     async def apply(self) -> None:
         """Looks at every partition once."""
+        with self.rounds.round():
+            await self._apply()
+
+    async def _apply(self) -> None:
         now_ms = self._cluster.clock.now_ms()
         for topic in list(self._cluster.catalog.topics.values()):
             for first in range(0, topic.partition_count, PARTITIONS_PER_STEP):

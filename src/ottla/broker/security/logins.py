@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from ottla.broker.node import Node
-from ottla.broker.security.failed_logins import FailedLogins
 from ottla.broker.security.login_exchanges import KnownUsers, PasswordCheck
 from ottla.broker.security.pending_logins import PendingLogins
 from ottla.broker.security.sasl_listener import SaslListener, SaslSettings
@@ -18,6 +17,7 @@ from ottla.config.listeners import ListenerSettings
 from ottla.config.sasl import OAUTHBEARER, PLAIN, MechanismConfig
 from ottla.core.security.token_claims import TokenRules
 from ottla.events import EventLog
+from ottla.failed_logins import FailedLogins
 
 logger = EventLog(__name__)
 

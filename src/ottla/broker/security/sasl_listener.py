@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from ottla.broker.node import Node
-from ottla.broker.security.failed_logins import FailedLogins
 from ottla.broker.security.login_exchanges import (
     BearerExchange,
     Exchange,
@@ -19,6 +18,7 @@ from ottla.broker.security.login_exchanges import (
 from ottla.broker.security.token_verifier import TokenVerifier
 from ottla.config.sasl import OAUTHBEARER, PLAIN
 from ottla.core.security.scram_formulas import BY_SASL_NAME
+from ottla.failed_logins import FailedLogins, address_block
 
 NONCE_BYTES: Final = 18
 
@@ -103,10 +103,12 @@ class SaslListener:
 
     def has_too_many_failures(self, host: str) -> bool:
         """Whether a further login from an address would have to wait for too long."""
-        return self.failed_logins.is_too_much(host, self.node.cluster.clock.monotonic_seconds())
+        return self.failed_logins.is_too_much(
+            address_block(host), self.node.cluster.clock.monotonic_seconds()
+        )
 
     def delay_of_failure(self, host: str) -> float:
         """How long the answer to a failed login waits, in seconds."""
         delay_ms = self.node.options.config.connection_failed_authentication_delay_ms
         now = self.node.cluster.clock.monotonic_seconds()
-        return self.failed_logins.delay_seconds(host, delay_ms / 1000, now)
+        return self.failed_logins.delay_seconds(address_block(host), delay_ms / 1000, now)

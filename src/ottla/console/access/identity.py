@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from ottla.console.access.roles import Role
 from ottla.console.clients import Clients
+
+ANONYMOUS: Final = "anonymous"
 
 
 @dataclass(frozen=True)

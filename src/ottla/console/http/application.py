@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final
@@ -12,127 +12,178 @@ from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ottla.app.declarations.json_conversion import (
-    Converters,
-    MismatchError,
-    dump_json,
-    load_json,
-)
-from ottla.console.access.identity import Identity
+from ottla.app.declarations.json_conversion import Converters, MismatchError, load_json
+from ottla.console.access.roles import Role
+from ottla.console.access.visit import Visit
 from ottla.console.console import Console
-from ottla.console.http.errors import ApiError, api_error_of, bad_request
+from ottla.console.http.answers import JSON, error_response, response_of
+from ottla.console.http.errors import ApiError, MethodError, api_error_of, bad_request
+from ottla.console.http.guard import Guard
 from ottla.console.http.page_files import PageFiles
 from ottla.console.http.parameters import query_of
-from ottla.console.http.routes import Call, Download, Route, ServerEvent
+from ottla.console.http.routes import Call, Route
 from ottla.errors import OttlaError
 from ottla.events import EventLog
 
 logger = EventLog(__name__)
 
-MAX_BODY_BYTES: Final = 8 << 20
-NO_STORE: Final = {"cache-control": "no-store"}
-# A proxy that sees nothing for a while closes the stream.
-KEEP_ALIVE_SECONDS: Final = 15.0
-JSON: Final = "application/json"
-EVENT_STREAM: Final = "text/event-stream"
-# Nothing but the console's own files; no frames, no plugins, no form that leads elsewhere.
-SECURITY_HEADERS: Final = {
-    "content-security-policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-}
+audit = EventLog("ottla.console.audit")
 
-Identify = Callable[[Request, Route], Awaitable[Identity]]
-"""Who makes a request for a route; raises ApiError where that user may not."""
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+# A request whose body or whose handler takes longer is given up; streams and downloads may last.
+BODY_SECONDS: Final = 30.0
+HANDLER_SECONDS: Final = 120.0
+MAX_SHOWN_CHARS: Final = 500
 
 
-def application(console: Console, routes: Sequence[Route], identify: Identify) -> ASGIApp:
+def application(console: Console, routes: Sequence[Route]) -> ASGIApp:
     """The application that serves a console."""
     files = PageFiles()
     paths = dict.fromkeys(route.path for route in routes)
     answering = [
-        StarletteRoute(
-            path,
-            _endpoint(console, [each for each in routes if each.path == path], identify),
-            methods=[each.method for each in routes if each.path == path],
-        )
+        StarletteRoute(path, _Endpoint(console, [each for each in routes if each.path == path]))
         for path in paths
     ]
-
-    async def no_such_api(request: Request) -> Response:
-        return error_response(
-            ApiError(HTTPStatus.NOT_FOUND, f"there is no {request.method} {request.url.path}")
-        )
-
-    methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-    everything_else = [
-        StarletteRoute("/api/{path:path}", no_such_api, methods=methods),
+    rest = [
+        StarletteRoute("/api/{path:path}", _no_such_api, methods=METHODS),
         StarletteRoute("/{path:path}", files.answer, methods=["GET"]),
     ]
-    return _SecurityHeaders(Starlette(routes=[*answering, *everything_else]))
+    return Guard(Starlette(routes=[*answering, *rest]), console.access.checks)
 
 
-def _endpoint(
-    console: Console, routes: Sequence[Route], identify: Identify
-) -> Callable[[Request], Awaitable[Response]]:
-    by_method = {route.method: route for route in routes}
+async def _no_such_api(request: Request) -> Response:
+    return error_response(
+        ApiError(HTTPStatus.NOT_FOUND, f"there is no {request.method} {request.url.path}")
+    )
 
-    async def answer(request: Request) -> Response:
-        # Starlette answers HEAD like GET and drops the body.
-        method = "GET" if request.method == "HEAD" else request.method
-        route = by_method[method]  # type: ignore[index]
+
+class _Endpoint:
+    """Answers the requests for one path: an ASGI application, so that Starlette leaves all methods to it."""
+
+    def __init__(self, console: Console, routes: Sequence[Route]) -> None:
+        self._console = console
+        self._streams = console.streams
+        self._routes: dict[str, Route] = {route.method: route for route in routes}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        visit: Visit | None = None
         try:
-            call = await _call(console, route, request, identify)
-            result = route.handler(call)
-            if inspect.isawaitable(result):
-                result = await result
+            route = self._route_of(request.method)
+            visit = await self._visit(request)
+            response = await self._answer(route, request, visit)
         except OttlaError as error:
-            return error_response(api_error_of(error))
+            response = error_response(api_error_of(error))
         except ClientDisconnect:
-            return Response(status_code=HTTPStatus.BAD_REQUEST)
+            return
         except Exception as error:
             logger.bug("console_failed", "a request failed: this is a bug", error)
-            problem = ApiError(
-                HTTPStatus.INTERNAL_SERVER_ERROR, "the console failed: its log says more"
+            response = error_response(
+                ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "the console failed: its log says more")
             )
-            return error_response(problem)
-        return _response(result)
+        for cookie in visit.cookies if visit is not None else ():
+            response.headers.append("set-cookie", cookie)
+        await response(scope, receive, send)
 
-    return answer
+    def _route_of(self, method: str) -> Route:
+        found = self._routes.get(method)
+        if found is None:
+            raise MethodError(self._routes)
+        return found
+
+    async def _visit(self, request: Request) -> Visit:
+        peer = "" if request.client is None else request.client.host
+        return await self._console.access.visit(request.headers, peer)
+
+    async def _answer(self, route: Route, request: Request, visit: Visit) -> Response:
+        access = self._console.access
+        # Who may only look may still ask what a change would do.
+        least = route.role if route.is_preview is None else min(route.role, Role.VIEWER)
+        access.check(visit, request.method, request.headers, least)
+        call = await self._call(route, request, visit)
+        is_preview = route.is_preview is not None and route.is_preview(call)
+        if not is_preview:
+            access.check_role(visit, route.role)
+        try:
+            result = await self._result(route, call)
+        except OttlaError as error:
+            self._tell_of_change(route, request, visit, is_preview, api_error_of(error))
+            raise
+        self._tell_of_change(route, request, visit, is_preview, None)
+        return response_of(result, visit, self._streams)
+
+    async def _call(self, route: Route, request: Request, visit: Visit) -> Call[Any, Any]:
+        query: Any = None
+        if route.query is not None:
+            query = query_of(route.query, request.query_params.multi_items())
+        elif request.query_params:
+            raise bad_request("this request has no query parameters")
+        body = None
+        if route.body is not None:
+            body = _body_of(route.body, await _read_body(request, route.max_body_bytes))
+        return Call(self._console, visit.identity, request.path_params, query, body, visit)
+
+    async def _result(self, route: Route, call: Call[Any, Any]) -> object:
+        result = route.handler(call)
+        if not inspect.isawaitable(result):
+            return result
+        try:
+            async with asyncio.timeout(HANDLER_SECONDS) as limit:
+                return await result
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise ApiError(
+                HTTPStatus.GATEWAY_TIMEOUT, f"this took more than {HANDLER_SECONDS:.0f} seconds"
+            ) from None
+
+    def _tell_of_change(
+        self,
+        route: Route,
+        request: Request,
+        visit: Visit,
+        is_preview: bool,
+        error: ApiError | None,
+    ) -> None:
+        """Every change, and every one that failed, is in the log; values are not."""
+        if route.method == "GET" or route.role is Role.STRANGER or is_preview:
+            return
+        audit.info(
+            "console_change",
+            "%(user)s (%(role)s) from %(address)s: %(what)s, %(request)s: %(result)s",
+            user=visit.identity.name,
+            role=visit.identity.role.title,
+            address=visit.address,
+            what=route.summary,
+            request=f"{route.method} {quote(request.url.path)}"[:MAX_SHOWN_CHARS],
+            result="done"
+            if error is None
+            else f"{error.status.value} {error.message}"[:MAX_SHOWN_CHARS],
+        )
 
 
-async def _call(
-    console: Console, route: Route, request: Request, identify: Identify
-) -> Call[Any, Any]:
-    identity = await identify(request, route)
-    query: Any = None
-    if route.query is not None:
-        query = query_of(route.query, request.query_params.multi_items())
-    elif request.query_params:
-        raise bad_request("this request has no query parameters")
-    body = None if route.body is None else _body_of(route.body, await _read_body(request))
-    return Call(console, identity, request.path_params, query, body)
-
-
-async def _read_body(request: Request) -> bytes:
+async def _read_body(request: Request, max_bytes: int) -> bytes:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
         raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body has to be {JSON}")
+    too_large = ApiError(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body has more than {max_bytes} bytes"
+    )
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise too_large
     data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_BODY_BYTES:
-            raise ApiError(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"the body has more than {MAX_BODY_BYTES} bytes",
-            )
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > max_bytes:
+                    raise too_large
+    except TimeoutError:
+        raise ApiError(HTTPStatus.REQUEST_TIMEOUT, "the body comes too slowly") from None
     return bytes(data)
 
 
@@ -155,94 +206,3 @@ def _body_of(wanted: type, data: bytes) -> Any:
 @lru_cache(maxsize=256)
 def _converter(wanted: type) -> Callable[[Any], Any]:
     return Converters().of(wanted)
-
-
-# Answers
-
-
-def _response(result: object) -> Response:
-    if result is None:
-        return Response(status_code=HTTPStatus.NO_CONTENT, headers=NO_STORE)
-    if isinstance(result, Response):
-        return result
-    if isinstance(result, Download):
-        return StreamingResponse(
-            result.chunks,
-            media_type=result.media_type,
-            headers={**NO_STORE, "content-disposition": _attachment(result.file_name)},
-        )
-    if isinstance(result, AsyncIterator):
-        return StreamingResponse(_event_lines(result), media_type=EVENT_STREAM, headers=NO_STORE)
-    return Response(dump_json(result), media_type=JSON, headers=NO_STORE)
-
-
-def error_response(error: ApiError) -> Response:
-    """The answer that says what is wrong."""
-    fields = {"error": error.message, "advice": error.advice}
-    return Response(dump_json(fields), error.status, headers=NO_STORE, media_type=JSON)
-
-
-def _attachment(file_name: str) -> str:
-    return f"attachment; filename*=UTF-8''{quote(file_name, safe='')}"
-
-
-async def _event_lines(events: AsyncIterator[ServerEvent]) -> AsyncIterator[bytes]:
-    """The events as text; an error in between becomes an event, because the status has been sent."""
-    try:
-        async for event in _with_keep_alive(events):
-            yield b": still here\n\n" if event is None else _lines_of(event)
-    except OttlaError as error:
-        found = api_error_of(error)
-        yield _lines_of(ServerEvent("failed", {"error": found.message, "advice": found.advice}))
-
-
-def _lines_of(event: ServerEvent) -> bytes:
-    # JSON has no line breaks outside of text, where they are escaped.
-    return b"event: %s\ndata: %s\n\n" % (event.name.encode(), dump_json(event.data))
-
-
-async def _with_keep_alive(
-    events: AsyncIterator[ServerEvent],
-) -> AsyncIterator[ServerEvent | None]:
-    """The events, and None where there was none for a while."""
-
-    async def following() -> ServerEvent:
-        return await anext(events)
-
-    waiting = asyncio.ensure_future(following())
-    try:
-        while True:
-            done, _ = await asyncio.wait([waiting], timeout=KEEP_ALIVE_SECONDS)
-            if not done:
-                yield None
-                continue
-            try:
-                event = waiting.result()
-            except StopAsyncIteration:
-                return
-            waiting = asyncio.ensure_future(following())
-            yield event
-    finally:
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        close = getattr(events, "aclose", None)
-        if close is not None:
-            await close()
-
-
-class _SecurityHeaders:
-    """Adds the headers that every answer has."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._headers = [
-            (name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()
-        ]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *self._headers]
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Final
 
@@ -30,11 +31,28 @@ _STATUS_OF_CODE: Final = {
 class ApiError(OttlaError):
     """A request that is answered with an error; `advice` says what the user can do."""
 
-    def __init__(self, status: HTTPStatus, message: str, advice: str | None = None) -> None:
+    def __init__(
+        self,
+        status: HTTPStatus,
+        message: str,
+        advice: str | None = None,
+        *,
+        retry_after_seconds: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.advice = advice
+        self.retry_after_seconds = retry_after_seconds
+
+
+class MethodError(ApiError):
+    """There is such a path, but not with this method."""
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        self.allowed: Final = sorted(allowed)
+        methods = " and ".join(self.allowed)
+        super().__init__(HTTPStatus.METHOD_NOT_ALLOWED, f"this path has only {methods}")
 
 
 def bad_request(message: str, advice: str | None = None) -> ApiError:

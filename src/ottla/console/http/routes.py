@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from ottla.console.access.identity import Identity
 from ottla.console.access.roles import Role
+from ottla.console.access.visit import Visit
+from ottla.console.clients import NoClients
 
 if TYPE_CHECKING:
     from ottla.console.console import Console
+
+MAX_BODY_BYTES: Final = 8 << 20
 
 Q = TypeVar("Q")
 B = TypeVar("B")
@@ -26,6 +30,10 @@ class Call(Generic[Q, B]):
     """The variable parts of the path, decoded."""
     query: Q
     body: B
+    visit: Visit = field(
+        default_factory=lambda: Visit("", Identity("", Role.STRANGER, NoClients()))
+    )
+    """The session and the address behind the identity; for logging in and out."""
 
 
 @dataclass(frozen=True)
@@ -59,5 +67,6 @@ class Route:
     query: type | None = None
     body: type | None = None
     role: Role = Role.VIEWER
+    max_body_bytes: int = MAX_BODY_BYTES
     is_preview: Callable[[Call[Any, Any]], bool] | None = None
     """Whether a call only shows what it would do, which a read-only console and every viewer may ask."""

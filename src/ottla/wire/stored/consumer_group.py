@@ -5,7 +5,7 @@ A null value deletes what the key names. The versions of the keys identify their
 
 from __future__ import annotations
 
-from ottla.wire.declare import stored, struct, wire
+from ottla.wire.declare import constant, stored, struct, wire
 from ottla.wire.types import Bytes, Int8, Int32, Int64, String, Uuid
 
 
@@ -55,8 +55,13 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: String | None
     rebalance_timeout_ms: Int32 = wire(default=-1)
     server_assignor: String | None
-    # Of a member that speaks the classic protocol.
-    classic_member_metadata: ClassicMemberMetadata | None = wire(tag=0, default=None)
+    # Of a member that speaks the classic protocol; null is written, because Kafka's default is an empty struct.
+    classic_member_metadata: ClassicMemberMetadata | None = wire(
+        tag=0,
+        default_factory=constant(
+            ClassicMemberMetadata(session_timeout_ms=0, supported_protocols=[])
+        ),
+    )
 
 
 @stored(versions="6", flexible="none")

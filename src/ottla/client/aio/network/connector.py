@@ -89,7 +89,7 @@ class Opener:
     async def _connect(self, endpoint: Endpoint, node_id: int, limit_ms: float) -> Connection:
         """Try the addresses of a host one after the other (client.dns.lookup=use_all_dns_ips)."""
         if in_process.is_here(endpoint.host):
-            return await self._connect_in_process(endpoint, node_id)
+            return await self._connect_in_process(endpoint, node_id, limit_ms)
         failures: list[str] = []
         for address in await self._addresses(endpoint, node_id, limit_ms):
             try:
@@ -151,11 +151,14 @@ class Opener:
             why = f"the name {endpoint.host} is not known: {error.strerror}"
             raise _cannot_connect(why, endpoint) from error
 
-    async def _connect_in_process(self, endpoint: Endpoint, node_id: int) -> Connection:
-        """Connects to a broker of this process, whatever its listeners want."""
+    async def _connect_in_process(
+        self, endpoint: Endpoint, node_id: int, limit_ms: float
+    ) -> Connection:
+        """Connects to a broker of this process, or of its parent, whatever its listeners want."""
         try:
-            pair = in_process.connect(endpoint.host)
-        except ConnectionRefusedError as error:
+            async with asyncio.timeout(limit_ms / 1000):
+                pair = await in_process.connect(endpoint.host)
+        except (ConnectionRefusedError, TimeoutError) as error:
             raise _cannot_connect(str(error), endpoint) from error
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(

@@ -195,7 +195,8 @@ def _read_member(key: Buffer, data: Buffer | None) -> ConsumerGroupEvent:
     value = decode_stored(ConsumerGroupMemberMetadataValue, data)
     found = value.classic_member_metadata
     classic = None
-    if found is not None:
+    # Older records of ours lack the field, where Kafka's have null.
+    if found is not None and found.supported_protocols:
         protocols = tuple((each.name, bytes(each.metadata)) for each in found.supported_protocols)
         classic = ClassicProtocols(found.session_timeout_ms, protocols)
     subscription = MemberSubscription(

@@ -1,4 +1,4 @@
-"""Servers that clients of the same process reach without a network: a connection is a pair of sockets.
+"""The servers of this process, and those of its parent that it may use.
 
 A server has a host name that nobody else can guess, and that means nothing outside of the process.
 """
@@ -8,15 +8,20 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-_DOMAIN: Final = ".in-process.invalid"
+if TYPE_CHECKING:
+    from ottla.in_process.parent_channel import ParentChannel
+
+DOMAIN: Final = ".in-process.invalid"
+NAME_CHARS: Final = 32
 _accepting: Final[dict[str, Callable[[socket.socket], None]]] = {}
+_parent: ParentChannel | None = None
 
 
 def serve(accept: Callable[[socket.socket], None]) -> str:
     """The host name of a new server; `accept` gets one end of each connection, on the thread of the client."""
-    host = f"{secrets.token_hex(16)}{_DOMAIN}"
+    host = f"{secrets.token_hex(NAME_CHARS // 2)}{DOMAIN}"
     _accepting[host] = accept
     return host
 
@@ -28,11 +33,24 @@ def withdraw(host: str) -> None:
 
 def is_here(host: str) -> bool:
     """Whether a host name is one of a server in a process."""
-    return host.endswith(_DOMAIN)
+    return host.endswith(DOMAIN)
 
 
-def connect(host: str) -> socket.socket:
+def use_parent(channel: ParentChannel) -> None:
+    """Servers that this process does not have are those of its parent, from now on."""
+    global _parent
+    _parent = channel
+
+
+async def connect(host: str) -> socket.socket:
     """The client's end of a new connection; ConnectionRefusedError if there is no such server."""
+    if host not in _accepting and _parent is not None:
+        return await _parent.connect(host)
+    return connect_here(host)
+
+
+def connect_here(host: str) -> socket.socket:
+    """As `connect`, to a server of this very process."""
     accept = _accepting.get(host)
     if accept is None:
         raise ConnectionRefusedError(f"no server of this process has the name {host}")

@@ -1,0 +1,57 @@
+// The views and their paths. `key` is what follows `g` on the keyboard; a view without a label is not in the menu.
+export const ROUTES = [
+  { path: "/", view: "overview", label: "Overview", key: "o", section: "" },
+  { path: "/topics", view: "topics", label: "Topics", key: "t", section: "Data" },
+  { path: "/topics/:topic", view: "topic" },
+  { path: "/topics/:topic/records", view: "records" },
+  { path: "/schemas", view: "schemas", label: "Schemas", key: "s", section: "Data" },
+  { path: "/groups", view: "groups", label: "Groups", key: "g", section: "Clients" },
+  { path: "/groups/:group", view: "group" },
+  { path: "/transactions", view: "transactions", label: "Transactions", key: "x", section: "Clients" },
+  { path: "/producers", view: "producers", label: "Producers", key: "p", section: "Clients" },
+  { path: "/apps", view: "apps", label: "Apps and dead letters", key: "a", section: "Programs" },
+  { path: "/pipelines", view: "pipelines", label: "Pipelines", key: "l", section: "Programs" },
+  { path: "/broker", view: "broker", label: "Broker", key: "b", section: "Cluster" },
+];
+
+const LOADERS = {
+  overview: () => import("./views/overview.js"),
+  topics: () => import("./views/topics.js"),
+  topic: () => import("./views/topic.js"),
+  records: () => import("./views/records.js"),
+  schemas: () => import("./views/schemas.js"),
+  groups: () => import("./views/groups.js"),
+  group: () => import("./views/group.js"),
+  transactions: () => import("./views/transactions.js"),
+  producers: () => import("./views/producers.js"),
+  apps: () => import("./views/apps.js"),
+  pipelines: () => import("./views/pipelines.js"),
+  broker: () => import("./views/broker.js"),
+};
+
+export const loadView = async (name) => (await LOADERS[name]()).default;
+
+// The route of a path, with the variable parts decoded; null where there is none.
+export function routeOf(path) {
+  const parts = path.replace(/\/+$/, "").split("/");
+  for (const route of ROUTES) {
+    const wanted = route.path.replace(/\/+$/, "").split("/");
+    if (wanted.length !== parts.length) continue;
+    const variables = {};
+    const fits = wanted.every((part, index) => {
+      if (!part.startsWith(":")) return part === parts[index];
+      variables[part.slice(1)] = decoded(parts[index]);
+      return parts[index] !== "";
+    });
+    if (fits) return { ...route, variables };
+  }
+  return null;
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // a lone % is no reason to show nothing
+  }
+}

@@ -1,0 +1,179 @@
+"""The frame around every view: paths, keys, theme, width, what it says when nothing answers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.console.browser.looks import (
+    NARROW,
+    Theme,
+    assert_accessible,
+    assert_no_sideways_scroll,
+    screenshot,
+    use_theme,
+)
+from tests.console.browser.page_faults import PageFaults
+from tests.console.serving import ServedConsole, serving
+
+import ottla
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+VIEWS = {
+    "/": "Overview",
+    "/topics": "Topics",
+    "/schemas": "Schemas",
+    "/groups": "Groups",
+    "/transactions": "Transactions",
+    "/producers": "Producers",
+    "/apps": "Apps and dead letters",
+    "/pipelines": "Pipelines",
+    "/broker": "Broker",
+}
+
+
+def heading(page: Page, title: str) -> None:
+    """Wait until a view is there."""
+    page.get_by_role("heading", level=1, name=title, exact=True).wait_for()
+
+
+def test_every_view_has_a_path_a_link_and_a_title(page: Page, console_url: str) -> None:
+    page.goto(console_url)
+    heading(page, "Overview")
+    menu = page.get_by_role("navigation", name="Views")
+    for path, title in VIEWS.items():
+        menu.get_by_role("link", name=title, exact=True).click()
+        heading(page, title)
+        assert page.url == console_url.rstrip("/") + path
+        assert page.title() == f"{title} · Ottla"
+        current = menu.locator("[aria-current=page]")
+        assert current.all_inner_texts() == [title]
+    page.go_back()
+    heading(page, "Pipelines")
+
+
+@pytest.mark.parametrize("path", [*VIEWS, "/topics/orders", "/topics/orders/records", "/groups/a"])
+def test_a_view_can_be_opened_at_its_path_and_loaded_again(
+    page: Page, console_url: str, faults: PageFaults, path: str
+) -> None:
+    faults.allow(r"404 \(Not Found\)")  # there is no such topic or group
+    page.goto(console_url.rstrip("/") + path)
+    first = page.get_by_role("heading", level=1).inner_text()
+    page.reload()
+    heading(page, first)
+
+
+def test_the_keyboard_alone_is_enough(page: Page, console_url: str) -> None:
+    page.goto(console_url)
+    heading(page, "Overview")
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    heading(page, "Topics")
+    assert page.evaluate("document.activeElement.textContent") == "Topics", (
+        "the heading is read out"
+    )
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keys")
+    dialog.wait_for()
+    assert_accessible(page)
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+    page.reload()
+    heading(page, "Topics")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+
+
+def test_the_theme_follows_the_system_until_one_is_chosen(page: Page, console_url: str) -> None:
+    def background() -> str:
+        found = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert isinstance(found, str)
+        return found
+
+    use_theme(page, "dark")
+    page.goto(console_url)
+    heading(page, "Overview")
+    dark = background()
+    use_theme(page, "light")
+    light = background()
+    assert dark != light
+    page.get_by_role("button", name="Theme: as the system").click()
+    page.get_by_role("button", name="Theme: light").click()
+    page.get_by_role("button", name="Theme: dark").wait_for()
+    assert background() == dark
+    page.reload()
+    heading(page, "Overview")
+    assert background() == dark, "the choice is kept"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_views_are_accessible(page: Page, console_url: str, theme: Theme, tmp_path: Path) -> None:
+    use_theme(page, theme)
+    for path, title in VIEWS.items():
+        page.goto(console_url.rstrip("/") + path)
+        heading(page, title)
+        assert_accessible(page)
+        screenshot(page, f"empty-{path.strip('/') or 'overview'}-{theme}", tmp_path)
+
+
+def test_a_telephone_is_wide_enough(page: Page, console_url: str, tmp_path: Path) -> None:
+    page.set_viewport_size({"width": NARROW["width"], "height": NARROW["height"]})
+    page.goto(console_url)
+    heading(page, "Overview")
+    menu = page.get_by_role("navigation", name="Views")
+    assert not menu.is_visible()
+    for path, title in VIEWS.items():
+        page.get_by_role("button", name="Views").click()
+        menu.get_by_role("link", name=title, exact=True).click()
+        heading(page, title)
+        assert not menu.is_visible(), "the menu folds again"
+        assert_no_sideways_scroll(page)
+        screenshot(page, f"empty-{path.strip('/') or 'overview'}-narrow", tmp_path)
+    assert_accessible(page)
+
+
+def test_the_page_says_that_the_console_is_gone_and_recovers(
+    page: Page, console: ServedConsole, faults: PageFaults
+) -> None:
+    faults.allow(
+        r"ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET"
+    )
+    page.goto(console.url)
+    page.get_by_text("Live").wait_for()
+    console.stop()
+    banner = page.get_by_text("The console does not answer since")
+    banner.wait_for()
+    console.start()
+    banner.wait_for(state="detached")
+    page.get_by_text("Live").wait_for()
+
+
+def test_the_page_says_that_the_cluster_is_gone(
+    page: Page, broker: ottla.Broker, faults: PageFaults
+) -> None:
+    faults.allow(r"50[0-9] \(")
+    # An admin client tries for a minute by default.
+    options = {"default.api.timeout.ms": 2000, "request.timeout.ms": 1000}
+    with serving(broker.bootstrap_servers, options=options) as console:
+        page.goto(console.url)
+        page.get_by_text("Live").wait_for()
+        broker.stop()
+        page.get_by_text("The cluster does not answer since").wait_for()
+
+
+def test_a_path_without_a_view_leads_back(page: Page, console_url: str) -> None:
+    page.goto(f"{console_url.rstrip('/')}/nowhere/at/all")
+    page.get_by_text("There is no view at /nowhere/at/all").wait_for()
+    page.get_by_role("link", name="Go to the overview").click()
+    heading(page, "Overview")
+
+
+def test_nothing_in_the_page_is_inline(page: Page, console_url: str) -> None:
+    text = page.request.get(console_url, headers={"accept": "text/html"}).text()
+    assert not re.search(r"<style|\son\w+=|\sstyle=|<script(?![^>]*src=)", text)
