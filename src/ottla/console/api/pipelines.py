@@ -42,7 +42,7 @@ class PipelinesPage:
     """A part of the pipelines."""
 
     at_ms: int
-    total_count: int
+    total: int
     counts: dict[str, int]
     """All pipelines by state."""
     rows: list[PipelineRow]
@@ -77,7 +77,7 @@ async def pipelines(call: Call[PipelinesQuery, None]) -> PipelinesPage:
     chosen.sort(key=_ORDERS[query.sort], reverse=query.order == "desc")
     return PipelinesPage(
         at_ms=snapshot.at_ms,
-        total_count=len(chosen),
+        total=len(chosen),
         counts=dict(Counter(str(row.state) for row in rows)),
         rows=chosen[query.offset :][: query.limit],
         journal=journal_view(console),

@@ -67,7 +67,7 @@ class ProducersPage:
     """Some partitions with their producers."""
 
     at_ms: int
-    total_count: int
+    total: int
     """The partitions to choose from."""
     next_offset: int | None
     """Where to go on; None if all partitions were asked."""
@@ -92,7 +92,7 @@ async def producers(call: Call[ProducersQuery, None]) -> ProducersPage:
     next_offset = query.offset + search.searched_count
     return ProducersPage(
         at_ms=snapshot.at_ms,
-        total_count=len(places),
+        total=len(places),
         next_offset=next_offset if next_offset < len(places) else None,
         partitions=search.found,
         expiration_ms=expiration.ms,

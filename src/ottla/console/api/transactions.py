@@ -29,6 +29,7 @@ from ottla.console.transactions.ended import BUCKET_MS, EndedTransaction
 from ottla.console.transactions.held import GroupPosition, HeldPartition, held_partition
 from ottla.console.transactions.history import TransactionHistory, read_history
 from ottla.console.transactions.watch import OpenOnPartitions, find_open
+from ottla.errors import OttlaError
 from ottla.inspection.transactions import OPEN_STATES, PartitionTransaction
 from ottla.model import TopicPartition
 
@@ -98,7 +99,7 @@ class TransactionsPage:
     """A part of the transactional ids."""
 
     at_ms: int
-    total_count: int
+    total: int
     counts: dict[str, int]
     """All ids by state."""
     hanging_count: int
@@ -118,15 +119,45 @@ async def transactions(call: Call[TransactionsQuery, None]) -> TransactionsPage:
     chosen = [each for each in listings.values() if _is_chosen(each, query, snapshot)]
     _sort(chosen, query, snapshot)
     page = chosen[query.offset : query.offset + limit]
+    opened = {**snapshot.transactions, **await _begun_since(page, snapshot, console)}
     return TransactionsPage(
         at_ms=snapshot.at_ms,
-        total_count=len(chosen),
+        total=len(chosen),
         counts=dict(Counter(str(each.state) for each in listings.values())),
         hanging_count=len(console.open_transactions.latest.hanging),
-        rows=[_row(each, snapshot, console) for each in page],
+        rows=[_row(each, opened.get(each.transactional_id), snapshot, console) for each in page],
         journal=journal_view(console),
         problems=list(found.problems),
     )
+
+
+async def _begun_since(
+    page: list[TransactionListing], snapshot: ClusterSnapshot, console: Console
+) -> dict[str, TransactionSnapshot]:
+    """The open transactions of a page that the snapshot does not have yet."""
+    names = [
+        each.transactional_id
+        for each in page
+        if each.state in OPEN_STATES and each.transactional_id not in snapshot.transactions
+    ]
+    try:
+        described = await describe_existing(console.clients.admin(), names)
+    except OttlaError:
+        return {}
+    return {
+        name: TransactionSnapshot(
+            name,
+            each.producer_id,
+            each.state,
+            each.coordinator_id,
+            producer_epoch=each.producer_epoch,
+            timeout_ms=each.transaction_timeout_ms,
+            started_at_ms=each.transaction_start_time_ms,
+            partitions=each.partitions,
+        )
+        for name, each in described.items()
+        if each.state in OPEN_STATES
+    }
 
 
 def _listings_of(snapshot: ClusterSnapshot) -> dict[str, TransactionListing]:
@@ -176,10 +207,12 @@ def _age_ms(listing: TransactionListing, snapshot: ClusterSnapshot) -> int:
 
 
 def _row(
-    listing: TransactionListing, snapshot: ClusterSnapshot, console: Console
+    listing: TransactionListing,
+    found: TransactionSnapshot | None,
+    snapshot: ClusterSnapshot,
+    console: Console,
 ) -> TransactionRow:
     name = listing.transactional_id
-    found = snapshot.transactions.get(name)
     counts = console.journal.ended.counts_of(name)
     ends = [] if counts is None else [counts.committed_at_ms, counts.aborted_at_ms]
     held = [] if found is None else _held_now(found, snapshot, console.open_transactions.latest)
@@ -283,7 +316,7 @@ class EndedPage:
     """The newest transactions that have ended, and how many since the console watches."""
 
     at_ms: int
-    total_count: int
+    total: int
     committed_count: int
     aborted_count: int
     rows: list[EndedRow]
@@ -305,7 +338,7 @@ async def ended(call: Call[EndedQuery, None]) -> EndedPage:
     rates = journal.ended.rates(journal.state.since_ms, now_ms)
     return EndedPage(
         at_ms=now_ms,
-        total_count=len(chosen),
+        total=len(chosen),
         committed_count=journal.ended.committed_count,
         aborted_count=journal.ended.aborted_count,
         rows=[_ended_row(each) for each in chosen[query.offset : query.offset + limit]],
@@ -547,12 +580,12 @@ async def abort_hanging(call: Call[None, AbortHangingBody]) -> AbortAnswer:
     body, console = call.body, call.console
     admin = call.identity.clients.admin()
     partition = TopicPartition(body.topic, body.partition)
-    snapshot = console.poller.current()
-    if snapshot.partition(*partition) is None:
-        raise not_found(f"there is no partition {partition}")
+    # What does not exist, or may not be seen, is an error here.
+    await admin.describe_producers([partition])
     opened = await find_open(admin, [partition])
     each = _hanging_at(opened, partition, body.start_offset)
     there = opened.by_partition[partition]
+    snapshot = console.poller.current()
     held = held_partition(snapshot, partition, each.producer.producer_id, there)
     plan = marker_plan(each, held)
     if body.preview:

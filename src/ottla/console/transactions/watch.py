@@ -30,8 +30,9 @@ from ottla.model import TopicPartition
 logger = EventLog(__name__)
 
 TICK_SECONDS: Final = 0.5
-STANDING_MS: Final = 3000
-SEARCH_SECONDS: Final = 5.0
+# An offset that is behind in two snapshots.
+STANDING_MS: Final = 1500
+SEARCH_SECONDS: Final = 2.0
 MAX_SHARE: Final = 1 / 20
 MAX_PARTITIONS: Final = 500
 
