@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import httpx
+from tests.console.openapi.documented_answers import check_answer
 from tests.waiting import in_time
 
 T = TypeVar("T")
@@ -17,7 +18,10 @@ SOON_SECONDS = 30.0
 
 
 class ApiClient:
-    """Like a browser that looks at the console: it has the token of its session, and listens to what happens."""
+    """Like a browser that looks at the console: it has the token of its session, and listens to what happens.
+
+    Every good answer has to be as the OpenAPI document says.
+    """
 
     def __init__(self, url: str) -> None:
         self._http = httpx.Client(base_url=url, trust_env=False, timeout=30)
@@ -27,12 +31,14 @@ class ApiClient:
         """The answer, which has to be a good one."""
         answer = self._http.get(path, params=query)
         assert answer.status_code == 200, (answer.status_code, answer.text)
+        check_answer("GET", path, answer.json())
         return answer.json()
 
     def post(self, path: str, **body: Any) -> Any:
         """The answer to a change, which has to be a good one."""
         answer = self._http.post(path, json=body)
         assert answer.status_code == 200, (answer.status_code, answer.text)
+        check_answer("POST", path, answer.json())
         return answer.json()
 
     def refused(self, method: str, path: str, **given: Any) -> tuple[int, str]:

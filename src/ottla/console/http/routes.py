@@ -70,3 +70,5 @@ class Route:
     max_body_bytes: int = MAX_BODY_BYTES
     is_preview: Callable[[Call[Any, Any]], bool] | None = None
     """Whether a call only shows what it would do, which a read-only console and every viewer may ask."""
+    events: Mapping[str, Any] | None = None
+    """The events of a stream by name, with the type of their data."""
