@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.console.access.access import Access
+from ottla.console.access.visibility import Visibility
 from ottla.console.clients import Clients
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.http.live import LiveEvents
@@ -28,6 +29,7 @@ class Console:
         self.streams: Final = OpenStreams()
         self.poller: Final = ClusterPoller(self.clients, self.live)
         self.access: Final = Access(settings, self.clients)
+        self.visibility: Final = Visibility(self.clients, self.poller)
         self.transactional_ids: Final = TransactionalIdLister(self.clients)
         self.open_transactions: Final = OpenTransactionWatch(self.clients, self.poller)
         self.producer_expiration: Final = ProducerExpiration()
