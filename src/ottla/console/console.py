@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.console.access.access import Access
+from ottla.console.access.visibility import Visibility
 from ottla.console.clients import Clients
+from ottla.console.cluster.history import ClusterHistory
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.http.live import LiveEvents
 from ottla.console.http.streams import OpenStreams
@@ -26,8 +28,10 @@ class Console:
         """The clients of the console itself."""
         self.live: Final = LiveEvents()
         self.streams: Final = OpenStreams()
-        self.poller: Final = ClusterPoller(self.clients, self.live)
+        self.history: Final = ClusterHistory()
+        self.poller: Final = ClusterPoller(self.clients, self.live, self.history)
         self.access: Final = Access(settings, self.clients)
+        self.visibility: Final = Visibility(self.clients, self.poller)
         self.transactional_ids: Final = TransactionalIdLister(self.clients)
         self.open_transactions: Final = OpenTransactionWatch(self.clients, self.poller)
         self.producer_expiration: Final = ProducerExpiration()

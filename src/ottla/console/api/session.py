@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
 from ottla.console.access.roles import Role
 from ottla.console.http.errors import bad_request
 from ottla.console.http.routes import Call, Route, ServerEvent
+from ottla.errors import OttlaError
 from ottla.version import VERSION
 
 # Strangers may send this.
@@ -65,9 +67,20 @@ async def log_out(call: Call[None, None]) -> None:
     call.console.access.log_out(call.visit)
 
 
-def live(call: Call[None, None]) -> AsyncIterator[ServerEvent]:
-    """What happens, as it happens."""
-    return call.console.live.listen()
+async def live(call: Call[None, None]) -> AsyncIterator[ServerEvent]:
+    """What happens, as it happens, as far as the user may see it."""
+    async with aclosing(call.console.live.listen()) as events:
+        async for event in events:
+            if event.is_for_everybody or await _is_seen(call, event):
+                yield event
+
+
+async def _is_seen(call: Call[None, None], event: ServerEvent) -> bool:
+    try:
+        return (await call.visible()).sees(event)
+    except OttlaError:
+        # Nobody knows now what the user may see.
+        return False
 
 
 def _session_of(call: Call[None, None] | Call[None, LoginForm]) -> Session:

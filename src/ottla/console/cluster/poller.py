@@ -13,6 +13,7 @@ from ottla.client.admin_model.transactions import TransactionState
 from ottla.client.aio.admin.client import Admin
 from ottla.console.clients import Clients
 from ottla.console.cluster.answers import ClusterAnswers
+from ottla.console.cluster.history import ClusterHistory
 from ottla.console.cluster.snapshot import ClusterSnapshot, Part
 from ottla.console.cluster.snapshot_of import snapshot_of
 from ottla.console.http.errors import ApiError
@@ -33,8 +34,9 @@ MAX_SHARE: Final = 1 / 20
 class ClusterPoller:
     """Makes a snapshot of the cluster now and then: often while somebody looks, seldom otherwise."""
 
-    def __init__(self, clients: Clients, live: LiveEvents) -> None:
+    def __init__(self, clients: Clients, live: LiveEvents, history: ClusterHistory) -> None:
         self._clients = clients
+        self._history = history
         self._live = live
         self._task: asyncio.Task[None] | None = None
         self._snapshot: ClusterSnapshot | None = None
@@ -90,9 +92,11 @@ class ClusterPoller:
         try:
             answers = await _ask(self._clients.admin())
         except OttlaError as error:
+            self._history.add_gap(int(time.time() * 1000))
             self._tell({"state": "unreachable", "reason": str(error)})
             return
         self._snapshot = found = snapshot_of(answers, version, int(time.time() * 1000))
+        self._history.add(found)
         self._tell(
             {
                 "state": "connected",

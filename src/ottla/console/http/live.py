@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from ottla.console.http.routes import ServerEvent
@@ -40,7 +40,7 @@ class LiveEvents:
             elif queue.qsize() == MAX_WAITING_EVENTS:
                 queue.put_nowait(ServerEvent(MISSED, {}))
 
-    async def listen(self) -> AsyncIterator[ServerEvent]:
+    async def listen(self) -> AsyncGenerator[ServerEvent]:
         """The latest states, and then what happens, until `close`."""
         queue: asyncio.Queue[ServerEvent | None] = asyncio.Queue()
         for event in self._latest.values():

@@ -12,6 +12,7 @@ from ottla.console.access.visit import Visit
 from ottla.console.clients import NoClients
 
 if TYPE_CHECKING:
+    from ottla.console.access.visible import Visible
     from ottla.console.console import Console
 
 MAX_BODY_BYTES: Final = 8 << 20
@@ -35,13 +36,25 @@ class Call(Generic[Q, B]):
     )
     """The session and the address behind the identity; for logging in and out."""
 
+    async def visible(self) -> Visible:
+        """What the user may see of what the console knows; ApiError before the cluster answered for the first time."""
+        return await self.console.visibility.of(self.identity)
+
 
 @dataclass(frozen=True)
 class ServerEvent:
-    """An event of a stream; its data is made JSON."""
+    """An event of a stream; its data is made JSON. Who may not see all that it is about is not told."""
 
     name: str
     data: object
+    topics: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    transactional_ids: tuple[str, ...] = ()
+
+    @property
+    def is_for_everybody(self) -> bool:
+        """Whether it names nothing that ACLs are about."""
+        return not (self.topics or self.groups or self.transactional_ids)
 
 
 @dataclass(frozen=True)
