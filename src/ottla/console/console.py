@@ -11,6 +11,9 @@ from ottla.console.cluster.history import ClusterHistory
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.http.live import LiveEvents
 from ottla.console.http.streams import OpenStreams
+from ottla.console.internals.broker_internals import BrokerInternals
+from ottla.console.internals.event_feed import EventFeed
+from ottla.console.internals.page_client import InternalsClient
 from ottla.console.pipelines.lister import PipelineLister
 from ottla.console.producers.expiration import ProducerExpiration
 from ottla.console.settings import ConsoleSettings
@@ -30,6 +33,13 @@ class Console:
         self.streams: Final = OpenStreams()
         self.history: Final = ClusterHistory()
         self.poller: Final = ClusterPoller(self.clients, self.live, self.history)
+        self._internals_client = (
+            None
+            if settings.internals_url is None
+            else InternalsClient(settings.internals_url, settings.internals_options)
+        )
+        self.internals: Final = BrokerInternals(self._internals_client, self.live)
+        self.events: Final = EventFeed(self._internals_client)
         self.access: Final = Access(settings, self.clients)
         self.visibility: Final = Visibility(self.clients, self.poller)
         self.transactional_ids: Final = TransactionalIdLister(self.clients)
@@ -44,12 +54,21 @@ class Console:
         """Begin to look at the cluster; it need not answer yet."""
         self.access.start()
         self.poller.start()
+        self.internals.start()
         self.open_transactions.start()
         self.journal.start()
 
+    async def end_streams(self) -> None:
+        """End what browsers listen to: streams that are open would keep the server from stopping."""
+        await self.live.close()
+        await self.events.stop()
+
     async def stop(self) -> None:
         """End everything that was started."""
-        await self.live.close()
+        await self.end_streams()
+        await self.internals.stop()
+        if self._internals_client is not None:
+            await self._internals_client.close()
         await self.journal.stop()
         await self.open_transactions.stop()
         await self.poller.stop()

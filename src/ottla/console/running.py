@@ -95,7 +95,7 @@ class RunningConsole:
         """Stop everything that was started."""
         if self._console is not None:
             # Streams that are open would keep the server from stopping.
-            await self._console.live.close()
+            await self._console.end_streams()
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
             await asyncio.gather(self._serving, return_exceptions=True)

@@ -105,13 +105,8 @@ class Requests:
 
     def _headers(self) -> dict[str, str]:
         config = self._config
-        headers = {"Accept": _ACCEPT, "Content-Type": CONTENT_TYPE}
-        if config.user_info is not None:
-            credentials = ":".join(config.user_info).encode()
-            headers["Authorization"] = f"Basic {b64encode(credentials).decode()}"
-        token = config.bearer_auth_token
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token() if callable(token) else token}"
+        headers = {"Accept": _ACCEPT, "Content-Type": CONTENT_TYPE, **authorization(config)}
+        if config.bearer_auth_token is not None:
             if config.bearer_auth_logical_cluster is not None:
                 headers["target-sr-cluster"] = config.bearer_auth_logical_cluster
             if config.bearer_auth_identity_pool_id is not None:
@@ -132,6 +127,17 @@ class Requests:
             return None
         error_code, message = _error_of(reply)
         return registry_error(reply.status, error_code, message, **asked)
+
+
+def authorization(config: RegistryConfig) -> dict[str, str]:
+    """The header of the configured login, if there is one."""
+    token = config.bearer_auth_token
+    if token is not None:
+        return {"Authorization": f"Bearer {token() if callable(token) else token}"}
+    if config.user_info is not None:
+        credentials = ":".join(config.user_info).encode()
+        return {"Authorization": f"Basic {b64encode(credentials).decode()}"}
+    return {}
 
 
 def _may_repeat(method: str, reply: Reply, failure: Exception) -> bool:
