@@ -49,7 +49,8 @@ def test_every_view_has_a_path_a_link_and_a_title(page: Page, console_url: str) 
         menu.get_by_role("link", name=title, exact=True).click()
         heading(page, title)
         assert page.url == console_url.rstrip("/") + path
-        assert page.title() == f"{title} · Ottla"
+        # The title is set in an effect, which may run after the heading was drawn.
+        page.wait_for_function("title => document.title === title", arg=f"{title} · Ottla")
         current = menu.locator("[aria-current=page]")
         assert current.all_inner_texts() == [title]
     page.go_back()

@@ -4,15 +4,34 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.console.api import pipelines, producers, session, transactions
+from ottla.console.api import (
+    apps,
+    broker,
+    groups,
+    overview,
+    pipelines,
+    producers,
+    records,
+    schemas,
+    session,
+    topics,
+    transactions,
+)
 from ottla.console.api.openapi import with_openapi
 from ottla.console.http.routes import Route
 
 ALL_ROUTES: Final[list[Route]] = with_openapi(
     [
         *session.ROUTES,
-        *pipelines.ROUTES,
-        *producers.ROUTES,
+        *overview.ROUTES,
+        *topics.ROUTES,
+        *records.ROUTES,
+        *groups.ROUTES,
         *transactions.ROUTES,
+        *producers.ROUTES,
+        *apps.ROUTES,
+        *pipelines.ROUTES,
+        *schemas.ROUTES,
+        *broker.ROUTES,
     ]
 )

@@ -1,7 +1,8 @@
 """How the cluster was: rates and lags over time, of the whole cluster, of topics and of groups, in bounded memory.
 
 The totals have a point for each poll of the last 15 minutes, topics and groups one for ten seconds. All have one
-for each minute of six hours. Topics and groups are kept from when they first do something; 2,000 of each are at most 40 MB.
+for each minute of six hours. Topics and groups are kept from when they first do something; 2,000 of each are at most
+40 MB.
 """
 
 from __future__ import annotations
