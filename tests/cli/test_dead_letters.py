@@ -226,10 +226,10 @@ def test_the_same_on_apache_kafka(kafka_address: str, inside: Ottla) -> None:
 # Ends the process at the n-th call of a method of the producer: before it, or after it.
 KILLED = """
 import os, signal, sys
-from ottla.cli.app import dead_letter_changes
 from ottla.cli.main import main
 from ottla.client.blocking.producer import Producer
-dead_letter_changes._CHUNK_LETTERS = 3
+from ottla.inspection.dead_letters import changes
+changes.CHUNK_LETTERS = 3
 method, count, when = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 real = getattr(Producer, method)
 calls = 0

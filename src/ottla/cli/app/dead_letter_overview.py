@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.app.letters.header_names import without_history
 from ottla.app.letters.topic_names import parse_letter_topic
-from ottla.cli.app.dead_letters import (
-    DeadLetterReader,
-    Letter,
-    LetterFilter,
-    dead_letter_topics,
-)
+from ottla.cli.app.dead_letters import LetterFilter, dead_letter_topics, letter_reader
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import CommandError
@@ -22,6 +17,7 @@ from ottla.cli.exit_codes import DONE
 from ottla.cli.records.json_lines import JsonRecordFormatter
 from ottla.cli.records.text import data_of
 from ottla.cli.terminal.output import Output, Row, columns, repeat, say
+from ottla.inspection.dead_letters.letters import Letter, LetterReader, LetterSpan
 
 if TYPE_CHECKING:
     from ottla.client.admin_model.topics import TopicDescription
@@ -53,8 +49,9 @@ _NULL: Final = b""
 def list_letters(arguments: Arguments) -> int:
     """List dead-letter topics, or the letters of those that are named."""
     wanted = LetterFilter.of(arguments)
+    span = LetterSpan(wanted.partitions)
     output = Output(arguments.form)
-    with admin_of(arguments) as admin, DeadLetterReader(arguments) as reader:
+    with admin_of(arguments) as admin, letter_reader(arguments) as reader:
 
         def show() -> int:
             topics = dead_letter_topics(admin, arguments.topics)
@@ -68,7 +65,7 @@ def list_letters(arguments: Arguments) -> int:
             found = [
                 _letter_row(letter, output)
                 for topic in topics.values()
-                for letter in reader.letters(topic, reader.done_of(topic), wanted.partitions)
+                for letter in reader.letters(topic, reader.done_of(topic), span)
                 if wanted.accepts(letter) and (arguments.all or not letter.is_done)
             ]
             if output.is_table and not found:
@@ -80,13 +77,13 @@ def list_letters(arguments: Arguments) -> int:
 
 
 def _topic_row(
-    topic: TopicDescription, reader: DeadLetterReader, wanted: LetterFilter, names: list[str]
+    topic: TopicDescription, reader: LetterReader, wanted: LetterFilter, names: list[str]
 ) -> Row:
     done = open_letters = 0
     newest_ms: int | None = None
     errors: Counter[str] = Counter()
     sources: set[tuple[str | None, str | None]] = set()
-    for letter in reader.letters(topic, reader.done_of(topic), frozenset()):
+    for letter in reader.letters(topic, reader.done_of(topic)):
         if not wanted.accepts(letter):
             continue
         history = letter.history
@@ -144,10 +141,10 @@ def _letter_row(letter: Letter, output: Output) -> Row:
 
 def show_letter(arguments: Arguments) -> int:
     """Show one letter whole."""
-    with admin_of(arguments) as admin, DeadLetterReader(arguments) as reader:
+    with admin_of(arguments) as admin, letter_reader(arguments) as reader:
         (topic,) = dead_letter_topics(admin, [arguments.letter_topic]).values()
         done = reader.done_of(topic)
-        letters = reader.letters(topic, done, frozenset([arguments.letter_partition]))
+        letters = reader.letters(topic, done, LetterSpan(frozenset([arguments.letter_partition])))
         found = next(
             (each for each in letters if each.record.offset == arguments.letter_offset), None
         )
@@ -173,7 +170,7 @@ def _whole(letter: Letter) -> dict[str, Any]:
     # Bytes that are no text as {"base64": …}, as everywhere else.
     plain = json.loads(JsonRecordFormatter()(own))
     fields: dict[str, Any] = {
-        "letter": f"{record.topic}-{record.partition} offset {record.offset}",
+        "letter": letter.place,
         "time": _time(record.timestamp_ms),
         "state": "done" if letter.is_done else "open",
     }
