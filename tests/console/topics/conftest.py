@@ -19,6 +19,8 @@ __all__ = ["api", "cluster", "kafka_jars"]
 def api(cluster: Cluster) -> Iterator[ApiClient]:
     """The API of a console; tests wait for its next look at the cluster, and there is no reason to wait for long."""
     with pytest.MonkeyPatch.context() as patch:
+        for module in (poller, watch):
+            patch.setattr(module, "MAX_SHARE", 1)
         patch.setattr(poller, "WATCHED_SECONDS", 0.3)
         patch.setattr(watch, "SEARCH_SECONDS", 0.3)
         patch.setattr(watch, "STANDING_MS", 500)
