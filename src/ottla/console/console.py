@@ -32,13 +32,15 @@ class Console:
         self.live: Final = LiveEvents()
         self.streams: Final = OpenStreams()
         self.history: Final = ClusterHistory()
-        self.poller: Final = ClusterPoller(self.clients, self.live, self.history)
         self._internals_client = (
             None
             if settings.internals_url is None
             else InternalsClient(settings.internals_url, settings.internals_options)
         )
         self.internals: Final = BrokerInternals(self._internals_client, self.live)
+        self.poller: Final = ClusterPoller(
+            self.clients, self.live, self.history, self.internals.measured
+        )
         self.events: Final = EventFeed(self._internals_client)
         self.access: Final = Access(settings, self.clients)
         self.visibility: Final = Visibility(self.clients, self.poller)
