@@ -9,6 +9,9 @@ from ottla.console.access.visibility import Visibility
 from ottla.console.clients import Clients
 from ottla.console.cluster.history import ClusterHistory
 from ottla.console.cluster.poller import ClusterPoller
+from ottla.console.groups.descriptions import GroupDescriptions
+from ottla.console.groups.record_lags import RecordLags
+from ottla.console.groups.standing import GroupWatch
 from ottla.console.http.live import LiveEvents
 from ottla.console.http.streams import OpenStreams
 from ottla.console.internals.broker_internals import BrokerInternals
@@ -46,6 +49,9 @@ class Console:
         self.open_transactions: Final = OpenTransactionWatch(self.clients, self.poller)
         self.producer_expiration: Final = ProducerExpiration()
         self.journal: Final = TransactionJournal(self.clients, self.poller)
+        self.group_watch: Final = GroupWatch(self.poller)
+        self.group_descriptions: Final = GroupDescriptions(self.clients)
+        self.record_lags: Final = RecordLags(self.clients)
         self.pipelines: Final = PipelineLister(
             self.clients, self.poller, self.transactional_ids, self.journal
         )
@@ -57,6 +63,7 @@ class Console:
         self.internals.start()
         self.open_transactions.start()
         self.journal.start()
+        self.group_watch.start()
 
     async def end_streams(self) -> None:
         """End what browsers listen to: streams that are open would keep the server from stopping."""
@@ -69,6 +76,8 @@ class Console:
         await self.internals.stop()
         if self._internals_client is not None:
             await self._internals_client.close()
+        await self.record_lags.stop()
+        await self.group_watch.stop()
         await self.journal.stop()
         await self.open_transactions.stop()
         await self.poller.stop()
