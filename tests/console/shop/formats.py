@@ -49,11 +49,14 @@ class Formats:
     """The n-th record of each topic, in bytes."""
 
     def __init__(self, registry_url: str) -> None:
-        registry = SchemaRegistryClient(schema_registry_url=registry_url)
+        registry = self._registry = SchemaRegistryClient(schema_registry_url=registry_url)
         registry.register_schema(f"{PAYMENTS}-value", _first_schema_of_payments())
         self._payments = AvroSerializer(Payment, registry=registry)
         self._shipments = ProtobufSerializer(Shipment, registry=registry)
         self._stock = JSONSchemaSerializer(StockLevel, registry=registry)
+
+    def close(self) -> None:
+        self._registry.close()
 
     def order(self, n: int) -> Written:
         return ORDERS, order_number(n).encode(), json_bytes(order(n))
