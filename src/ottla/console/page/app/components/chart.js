@@ -65,7 +65,7 @@ function optionsFor({ element, series, format, height, onCursor }) {
     hooks: { setCursor: [(plot) => onCursor(plot.cursor.idx ?? null)] },
     scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] } },
     axes: [
-      { ...axis, space: 70, values: (_, splits) => splits.map((seconds) => clock(seconds * 1000).slice(0, 5)) },
+      { ...axis, space: 70, size: 26, values: (_, splits) => splits.map((seconds) => clock(seconds * 1000).slice(0, isShort(splits) ? 8 : 5)) },
       { ...axis, size: 72, values: (_, splits) => splits.map((value) => format(value)) },
     ],
     series: [
@@ -80,6 +80,9 @@ function optionsFor({ element, series, format, height, onCursor }) {
     ],
   };
 }
+
+// Between labels that are less than a minute apart, seconds tell them apart.
+const isShort = (splits) => splits.length > 1 && splits[1] - splits[0] < 60;
 
 // Colours are tokens of the style sheet; a canvas needs them resolved.
 function colourReader(element) {
