@@ -20,7 +20,7 @@ from tests.console.browser.page_faults import PageFaults
 from tests.console.browser.page_walks import open_address
 from tests.console.browser.small_png import size_of, with_palette
 from tests.console.serving import serving
-from tests.console.shop.names import ORDERS, PAYMENTS, REFUNDS, SEARCH_INDEX
+from tests.console.shop.names import PAYMENTS, REFUNDS, SEARCH_INDEX
 from tests.console.shop.opening import BROKER_OPTIONS
 from tests.console.shop.process import shop_process
 from tests.lasting import LASTING
