@@ -47,7 +47,8 @@ class ConsoleSupervisor:
         self._process: ConsoleProcess | None = None
         self._channel: ChildChannel | None = None
         self._first: asyncio.Future[None] | None = None
-        self._failure: OttlaError | None = None
+        self._failures: list[OttlaError] = []
+        """What the process says of why it cannot serve."""
 
     @property
     def door(self) -> Door:
@@ -116,9 +117,8 @@ class ConsoleSupervisor:
             except OSError as error:  # too many open files
                 reason = str(error)
             if not self._first.done():
-                self._first.set_exception(
-                    self._failure or OttlaError(f"the console did not start: {reason}")
-                )
+                unknown = OttlaError(f"the console did not start: {reason}")
+                self._first.set_exception(next(iter(self._failures), unknown))
                 return
             if time.monotonic() - began >= STEADY_SECONDS:
                 pause = FIRST_PAUSE_SECONDS
@@ -133,7 +133,7 @@ class ConsoleSupervisor:
 
     async def _run_once(self, listening: socket.socket) -> str:
         """One process, until it ends; returns why it did."""
-        self._failure = None
+        self._failures.clear()
         servers = self._servers()
         if not servers.brokers:
             return "no node runs"
@@ -164,9 +164,7 @@ class ConsoleSupervisor:
         finally:
             if not self._is_stopping:
                 channel.close()
-        if self._failure is not None:
-            problems.append(str(self._failure))
-        return problems[0] if problems else reason
+        return next(iter([*problems, *map(str, self._failures)]), reason)
 
     @property
     def _is_stopping(self) -> bool:
@@ -180,6 +178,6 @@ class ConsoleSupervisor:
             if not self._first.done():
                 self._first.set_result(None)
         elif kind == REFUSED:
-            self._failure = ConfigError(text)
+            self._failures.append(ConfigError(text))
         elif kind == FAILED:
-            self._failure = OttlaError(text)
+            self._failures.append(OttlaError(text))
