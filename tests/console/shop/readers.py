@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from tests.console.shop.names import (
+    ACCOUNTING,
     ANALYTICS,
     BILLING,
     INVOICES,
@@ -15,6 +16,7 @@ from tests.console.shop.names import (
     NIGHTLY_REPORT,
     ORDERS,
     PAGE_VIEWS,
+    PAYMENTS,
     RATINGS,
     SEARCH_INDEX,
     STOCK,
@@ -50,6 +52,7 @@ class Readers:
             self._join(WAREHOUSE, [ORDERS, STOCK], f"warehouse-{number}", NEW_PROTOCOL)
         self._join(SEARCH_INDEX, [STOCK, INVOICES], "search-index-0", {})
         self._join(MODERATION, [RATINGS], "moderation-0", {"isolation.level": "read_committed"})
+        self._join(ACCOUNTING, [PAYMENTS], "accounting-0", {"isolation.level": "read_committed"})
         self._join(ANALYTICS, [PAGE_VIEWS], "analytics-0", {}, most=FEW)
         self._helper: Consumer | None = None
         self._helper_changes_at = time.monotonic() + HELPER_IS_AWAY_SECONDS
