@@ -19,23 +19,23 @@ export function HeldPartitions({ topic, path, heldCount }) {
     <${Problem} problem=${problem} onRetry=${reload} />
     <${Problems} problems=${answer?.problems} />
     ${!answer && !problem && html`<${Loading} lines=${4} />`}
-    <ul class="held">${answer?.rows.map((row) => html`<${HeldPartition} key=${row.partition} topic=${topic} row=${row} />`)}</ul>
+    <ul class="topic-held">${answer?.rows.map((row) => html`<${HeldPartition} key=${row.partition} topic=${topic} row=${row} />`)}</ul>
   </${Panel}>`;
 }
 
 function HeldPartition({ topic, row }) {
   const { partition, last_stable_offset: stable, unstable_count: unseen, standing_since_ms: since, transactions, groups } = row;
   const waiting = groups.filter(({ position }) => position === "waiting");
-  return html`<li class="held-partition">
-    <div class="held-sentence">
+  return html`<li class="topic-held-partition">
+    <div class="topic-held-sentence">
       <h3>Partition ${partition}</h3>
-      <p>The last stable offset is <b>${count(stable)}</b>${since && html` since <${Age} sinceMs=${since} />`}: readers of committed records do not see ${unseen === 1 ? html`the <b>one</b> offset` : html`the <b>${count(unseen)}</b> offsets`} behind it.${waiting.length > 0 && html` ${waiting.length === 1 ? "Group" : "Groups"} ${waiting.slice(0, 5).map(({ group_id: group }, index) => html`${index > 0 && ", "}<a href=${address(["groups", group])}>${group}</a>`)}${waiting.length > 5 && ` and ${waiting.length - 5} more`} ${waiting.length === 1 ? "waits" : "wait"} there.`}</p>
+      <p>The last stable offset stands at <b>${count(stable)}</b>${since && html` for <${Age} sinceMs=${since} />`}: readers of committed records do not see ${unseen === 1 ? html`the <b>one</b> offset` : html`the <b>${count(unseen)}</b> offsets`} behind it.${waiting.length > 0 && html` ${waiting.length === 1 ? "Group" : "Groups"} ${waiting.slice(0, 5).map(({ group_id: group }, index) => html`${index > 0 && ", "}<a href=${address(["groups", group])}>${group}</a>`)}${waiting.length > 5 && ` and ${waiting.length - 5} more`} ${waiting.length === 1 ? "waits" : "wait"} there.`}</p>
     </div>
     <${OffsetBar} start=${row.start_offset} stable=${stable} end=${row.end_offset} groups=${groups.map(({ group_id: name, committed_offset: offset }) => ({ name, offset }))}
       transactions=${transactions.map((each) => ({ key: `${each.producer_id}-${each.start_offset}`, start: each.start_offset, label: nameOf(each), href: hrefOf(each, topic, partition), kind: each.is_hanging ? "hanging" : "open" }))} />
     ${transactions.length === 0
       ? html`<p class="muted">Who holds it is asked for when it has stood for two seconds.</p>`
-      : html`<div class="table-scroll" role="region" aria-label=${`Open transactions of partition ${partition}`} tabindex="0"><table class="table held-table">
+      : html`<div class="table-scroll" role="region" aria-label=${`Open transactions of partition ${partition}`} tabindex="0"><table class="table topic-held-table">
           <caption class="visually-hidden">Transactions that are open on partition ${partition}</caption>
           <thead><tr><th scope="col">Transaction</th><th scope="col" class="end">From</th><th scope="col">Open for</th><th scope="col">Ends by itself</th><th scope="col">Producer</th><th scope="col">Coordinator</th><th scope="col">Last wrote here</th></tr></thead>
           <tbody>${transactions.map((each) => html`<${Holder} key=${`${each.producer_id}-${each.start_offset}`} ...${{ each, topic, partition }} />`)}</tbody>

@@ -74,14 +74,14 @@ function Settings({ detail }) {
     policy && html`cleanup <b>${policy}</b>`,
     policy?.includes("delete") && html`kept <b>${retentionText(age)}</b>${size > 0 && html`, <b>${bytes(size)}</b> a partition`}`,
     least !== null && html`at least <b>${least}</b> in sync`,
-    id && html`id <code>${id}</code> <${CopyButton} text=${id} label="Copy the id" />`,
+    id && html`id <code title=${id}>${id.slice(0, 8)}…</code> <${CopyButton} text=${id} label=${`Copy the id ${id}`} />`,
   ];
   return html`<span class="topic-settings">${parts.filter(Boolean).map((part) => html`<span>${part}</span>`)}</span>`;
 }
 
 function Numbers({ detail }) {
   const { name, unstable_count: unstable, held_since_ms: since } = detail;
-  const heldNote = unstable ? html`in ${plural(detail.held_partition_count, "partition")}${since && html`, for <${Age} sinceMs=${since} />`}` : "readers of committed records see all";
+  const heldNote = unstable ? html`in ${plural(detail.held_partition_count, "partition")}${since && html`, for <${Age} sinceMs=${since} />`}` : "all can be read";
   return html`<${Stats}>
     <${Stat} label="Records" value=${shortCount(detail.record_count)} note="offsets, with markers" />
     <${Stat} label="Size" value=${bytes(detail.size_bytes)} note="of the leaders' replicas" />

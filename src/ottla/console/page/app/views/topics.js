@@ -41,8 +41,8 @@ export default function Topics() {
     navigate(address(["topics", answer.plan.name]));
   };
   return html`<${View} title="Topics" actions=${create}>
-    <${ServerTable} path="/api/topics" caption="Topics" columns=${COLUMNS} rowKey=${({ name }) => name} sort="name" search="Find a topic"
-      filters=${FILTERS} empty=${html`<${Empty} icon="topics" title="There are no topics yet">Programs create them, and so does the button above. Internal topics can be switched on.</${Empty}>`} />
+    <div class="topics-table"><${ServerTable} path="/api/topics" caption="Topics" columns=${COLUMNS} rowKey=${({ name }) => name} sort="name" search="Find a topic"
+      filters=${FILTERS} empty=${html`<${Empty} icon="topics" title="There are no topics yet">Programs create them, and so does the button above. Internal topics can be switched on.</${Empty}>`} /></div>
     ${isCreating && html`<${CreateTopic} onClose=${() => setCreating(false)} onDone=${created} />`}
   </${View}>`;
 }
@@ -64,7 +64,7 @@ const choices = (counts) => [
 ];
 
 const Name = ({ row: { name, is_internal: isInternal } }) =>
-  html`<a href=${address(["topics", name])} title=${name}>${name}</a>${isInternal && html` <span class="muted">internal</span>`}`;
+  html`<a href=${address(["topics", name])} title=${name}>${name}${isInternal && html` <span class="muted">internal</span>`}</a>`;
 
 function HeldBack({ row: { name, unstable_count: unstable, held_partition_count: partitions, held_since_ms: since } }) {
   if (!unstable) return html`<span class="muted">0</span>`;
