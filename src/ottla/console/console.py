@@ -12,6 +12,9 @@ from ottla.console.apps.letter_session import LetterReaders
 from ottla.console.clients import Clients
 from ottla.console.cluster.history import ClusterHistory
 from ottla.console.cluster.poller import ClusterPoller
+from ottla.console.groups.descriptions import GroupDescriptions
+from ottla.console.groups.record_lags import RecordLags
+from ottla.console.groups.standing import GroupWatch
 from ottla.console.http.live import LiveEvents
 from ottla.console.http.streams import OpenStreams
 from ottla.console.internals.broker_internals import BrokerInternals
@@ -37,13 +40,15 @@ class Console:
         self.live: Final = LiveEvents()
         self.streams: Final = OpenStreams()
         self.history: Final = ClusterHistory()
-        self.poller: Final = ClusterPoller(self.clients, self.live, self.history)
         self._internals_client = (
             None
             if settings.internals_url is None
             else InternalsClient(settings.internals_url, settings.internals_options)
         )
         self.internals: Final = BrokerInternals(self._internals_client, self.live)
+        self.poller: Final = ClusterPoller(
+            self.clients, self.live, self.history, self.internals.measured
+        )
         self.events: Final = EventFeed(self._internals_client)
         self.access: Final = Access(settings, self.clients)
         self.visibility: Final = Visibility(self.clients, self.poller)
@@ -51,6 +56,9 @@ class Console:
         self.open_transactions: Final = OpenTransactionWatch(self.clients, self.poller)
         self.producer_expiration: Final = ProducerExpiration()
         self.journal: Final = TransactionJournal(self.clients, self.poller)
+        self.group_watch: Final = GroupWatch(self.poller)
+        self.group_descriptions: Final = GroupDescriptions(self.clients)
+        self.record_lags: Final = RecordLags(self.clients)
         self.pipelines: Final = PipelineLister(
             self.clients, self.poller, self.transactional_ids, self.journal
         )
@@ -74,6 +82,7 @@ class Console:
         self.internals.start()
         self.open_transactions.start()
         self.journal.start()
+        self.group_watch.start()
 
     async def end_streams(self) -> None:
         """End what browsers listen to: streams that are open would keep the server from stopping."""
@@ -93,6 +102,8 @@ class Console:
         await self.internals.stop()
         if self._internals_client is not None:
             await self._internals_client.close()
+        await self.record_lags.stop()
+        await self.group_watch.stop()
         await self.journal.stop()
         await self.open_transactions.stop()
         await self.poller.stop()
