@@ -8,12 +8,13 @@ from contextlib import contextmanager
 import pytest
 
 from ottla.console.apps import letter_counts
-from ottla.console.cluster import poller
+from ottla.console.cluster import cluster_questions, poller
 from ottla.console.pipelines import lister
 from ottla.console.registry import schema_catalog
 from ottla.console.transactions import coordinators, journal, watch
 
 _QUICK = (
+    (cluster_questions, "PERIODS", dict.fromkeys(cluster_questions.PERIODS, 0.2)),
     (poller, "WATCHED_SECONDS", 0.2),
     (poller, "UNWATCHED_SECONDS", 0.4),
     (poller, "MAX_SHARE", 1.0),
