@@ -27,7 +27,7 @@ from typing import Final
 
 import yaml
 
-from ottla.cli.records.json_lines import RecordToSend, parse, record_of
+from ottla.inspection.json_lines import RecordToSend, parse, record_of
 from ottla.errors import ConfigError
 from ottla.testing.faults import OWN_CLIENT_ID
 

@@ -18,7 +18,7 @@ from ottla.cli.connection import (
 )
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.exit_codes import DONE, FAILED
-from ottla.cli.records.json_lines import JsonRecordFormatter
+from ottla.inspection.json_lines import JsonRecordFormatter
 from ottla.cli.records.ranges import Range, RangeLimits, partitions_of, ranges_of, topics_of
 from ottla.cli.records.text import (
     RecordDecoder,

@@ -14,7 +14,7 @@ from ottla.client.send.delivery import accepted_before
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:
-    from ottla.cli.records.json_lines import RecordToSend
+    from ottla.inspection.json_lines import RecordToSend
     from ottla.client.blocking.producer import Producer
     from ottla.client.model import RecordMetadata
     from ottla.client.send.delivery import RecordFuture, SentRecords
