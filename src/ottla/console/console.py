@@ -6,6 +6,9 @@ from typing import Final
 
 from ottla.console.access.access import Access
 from ottla.console.access.visibility import Visibility
+from ottla.console.apps.letter_changes import LetterChanges
+from ottla.console.apps.letter_counts import LetterTally
+from ottla.console.apps.letter_session import LetterReaders
 from ottla.console.clients import Clients
 from ottla.console.cluster.history import ClusterHistory
 from ottla.console.cluster.poller import ClusterPoller
@@ -49,6 +52,16 @@ class Console:
         self.pipelines: Final = PipelineLister(
             self.clients, self.poller, self.transactional_ids, self.journal
         )
+        self.letter_readers: Final = LetterReaders()
+        self.letter_tally: Final = LetterTally(self.letter_readers)
+        self.letter_changes: Final = LetterChanges(
+            self.letter_readers, self.live, self.letters_moved
+        )
+
+    def letters_moved(self) -> None:
+        """Look at the topics of letters again."""
+        self.letter_tally.look_again()
+        self.poller.poll_soon()
 
     async def start(self) -> None:
         """Begin to look at the cluster; it need not answer yet."""
@@ -66,6 +79,9 @@ class Console:
     async def stop(self) -> None:
         """End everything that was started."""
         await self.end_streams()
+        await self.letter_changes.close()
+        await self.letter_tally.close()
+        self.letter_readers.close()
         await self.internals.stop()
         if self._internals_client is not None:
             await self._internals_client.close()

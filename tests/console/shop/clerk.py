@@ -16,6 +16,7 @@ PAST_PAGE_VIEWS = 9_000
 CUSTOMER_COUNT = 240
 STOCK_COUNT = 320
 RATING_COUNT = 60
+CLIMATE_COUNT = 72
 
 SECONDS = 20
 TICK_SECONDS = 0.1
@@ -42,6 +43,7 @@ def fill(servers: str, formats: Formats) -> None:
     spread(formats.shipment, PAST_ORDERS)
     spread(formats.page_view, PAST_PAGE_VIEWS)
     spread(formats.rating, RATING_COUNT)
+    spread(formats.climate, CLIMATE_COUNT)
     assert producer.flush(SECONDS) == 0
 
 
@@ -74,6 +76,7 @@ class Clerk:
             self._write(self._formats.shipment(self._order))
         if self._tick % 30 == 0:
             self._write(self._formats.stock_level(self._tick))
+            self._write(self._formats.climate(self._tick))
         if self._tick % 10 == 0:
             self._check_out()
         if self._tick % 50 == 25:

@@ -1,11 +1,14 @@
-"""How the shop's records are written: JSON, and Avro, Protobuf and JSON Schema through the registry."""
+"""How the shop's records are written: JSON, Arrow, and Avro, Protobuf and JSON Schema through the registry."""
 
 from __future__ import annotations
+
+import json
 
 from tests.console.shop.goods import (
     Payment,
     Shipment,
     StockLevel,
+    climate,
     customer_id,
     json_bytes,
     order,
@@ -18,6 +21,7 @@ from tests.console.shop.goods import (
 from tests.console.shop.goods import customer as customer_of
 from tests.console.shop.goods import stock_level as stock_of
 from tests.console.shop.names import (
+    CLIMATE,
     CUSTOMERS,
     INVOICES,
     ORDERS,
@@ -32,7 +36,9 @@ from ottla.schemas import (
     AvroSerializer,
     JSONSchemaSerializer,
     ProtobufSerializer,
+    Schema,
     SchemaRegistryClient,
+    avro_schema,
 )
 
 Written = tuple[str, bytes, bytes]
@@ -43,10 +49,14 @@ class Formats:
     """The n-th record of each topic, in bytes."""
 
     def __init__(self, registry_url: str) -> None:
-        registry = SchemaRegistryClient(schema_registry_url=registry_url)
+        registry = self._registry = SchemaRegistryClient(schema_registry_url=registry_url)
+        registry.register_schema(f"{PAYMENTS}-value", _first_schema_of_payments())
         self._payments = AvroSerializer(Payment, registry=registry)
         self._shipments = ProtobufSerializer(Shipment, registry=registry)
         self._stock = JSONSchemaSerializer(StockLevel, registry=registry)
+
+    def close(self) -> None:
+        self._registry.close()
 
     def order(self, n: int) -> Written:
         return ORDERS, order_number(n).encode(), json_bytes(order(n))
@@ -72,6 +82,9 @@ class Formats:
         assert value is not None
         return STOCK, f"{level.warehouse}/{level.sku}".encode(), value
 
+    def climate(self, n: int) -> Written:
+        return CLIMATE, b"warehouse-%d" % (n % 2), climate(n)
+
     def customer(self, n: int) -> Written:
         return CUSTOMERS, customer_id(n).encode(), json_bytes(customer_of(n))
 
@@ -83,3 +96,10 @@ class Formats:
 
 
 TEA_KEYS = (b"earl-grey", b"assam", b"sencha")
+
+
+def _first_schema_of_payments() -> Schema:
+    """There were no vouchers then."""
+    schema = json.loads(avro_schema(Payment))
+    schema["fields"] = [field for field in schema["fields"] if field["name"] != "voucher"]
+    return Schema(json.dumps(schema))

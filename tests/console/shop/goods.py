@@ -8,6 +8,8 @@ from decimal import Decimal
 from enum import Enum
 from typing import Annotated
 
+import pyarrow as pa
+
 from ottla.schemas import Digits
 
 TEAS = (
@@ -130,6 +132,24 @@ def shipment(n: int) -> Shipment:
 def stock_level(n: int) -> StockLevel:
     """A count of a warehouse."""
     return StockLevel(TEAS[n % len(TEAS)][0], ("Ljubljana", "Graz")[n % 2], 40 + n * 13 % 160)
+
+
+def climate(n: int) -> bytes:
+    """What the sensors of a warehouse measured in an hour, as a stream of Arrow's IPC format."""
+    minutes = range(0, 60, 5)
+    columns = {
+        "minute": pa.array(minutes, pa.int8()),
+        "celsius": pa.array([16 + (n + each) % 40 / 10 for each in minutes], pa.float32()),
+        "humidity": pa.array(
+            [None if each == 25 else 45 + (n + each) % 9 for each in minutes], pa.int16()
+        ),
+        "door": pa.array([(n + each) % 7 == 0 for each in minutes], pa.bool_()),
+    }
+    batch = pa.record_batch(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())
 
 
 def customer(n: int) -> dict[str, object]:

@@ -14,6 +14,8 @@ STOCK: Final = "stock"
 CUSTOMERS: Final = "customers"
 PAGE_VIEWS: Final = "page-views"
 RATINGS: Final = "ratings"
+CLIMATE: Final = "climate"
+"""Its values are Arrow IPC streams."""
 REVENUE: Final = "revenue"
 
 BILLING: Final = "billing"
@@ -51,5 +53,6 @@ TOPICS: Final = (
     NewTopic(CUSTOMERS, num_partitions=3, configs={"cleanup.policy": "compact"}),
     NewTopic(PAGE_VIEWS, num_partitions=4, configs={"retention.ms": str(7 * 24 * 3_600_000)}),
     NewTopic(RATINGS, num_partitions=1),
+    NewTopic(CLIMATE, num_partitions=2, configs={"retention.ms": str(24 * 3_600_000)}),
     NewTopic(REVENUE, num_partitions=2),
 )

@@ -31,6 +31,7 @@ def open_shop(servers: str) -> Iterator[str]:
             admin.create_topics(TOPICS)
         registry = stack.enter_context(ottla.SchemaRegistry(bootstrap_servers=servers))
         formats = Formats(registry.url)
+        stack.callback(formats.close)
         clerk.fill(servers, formats)
         hanging = hang_open(servers, formats)
         hang_forever(servers, formats)

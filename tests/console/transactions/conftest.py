@@ -15,6 +15,7 @@ from tests.broker import txn_requests
 from tests.broker.requests import new_producer_id, session_with
 from tests.broker.test_read_committed import send
 from tests.console.api_client import ApiClient, looking
+from tests.console.quick_polls import quick_polls
 from tests.console.serving import serving
 from tests.lasting import LASTING
 
@@ -28,6 +29,8 @@ __all__ = ["kafka_jars"]
 SECONDS = 20
 # Before this version of Produce the leader does not ask the coordinator on the producer's behalf (KIP-890).
 PRODUCE_V1 = 11
+# How often the coordinator looks for transactions whose timeout is over; ten seconds by default.
+TIMED_OUT_SOON = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 
 
 class Cluster:
@@ -109,12 +112,12 @@ def cluster(
 ) -> Iterator[Cluster]:
     """Ours and, in a campaign, Apache Kafka."""
     if request.param == "ottla":
-        with ottla.Broker(LASTING) as broker:
+        with ottla.Broker({**LASTING, **TIMED_OUT_SOON}) as broker:
             yield Cluster(broker.bootstrap_servers, lambda topic: _hang_on(broker, topic))
         return
     jars: Path = request.getfixturevalue("kafka_jars")
     # Otherwise its leaders ask coordinators, and transactions cannot hang any more.
-    options = {"transaction.partition.verification.enable": "false"}
+    options = {"transaction.partition.verification.enable": "false", **TIMED_OUT_SOON}
     with running_kafka(jars, tmp_path_factory.mktemp("kafka"), options) as address:
         yield Cluster(address, lambda topic: _hang_on_kafka(address, topic))
 
@@ -138,5 +141,5 @@ def _hang_on_kafka(address: str, topic: str) -> int:
 @pytest.fixture(scope="module")
 def api(cluster: Cluster) -> Iterator[ApiClient]:
     """The API of a console that is looked at."""
-    with serving(cluster.servers) as console, looking(console.url) as client:
+    with quick_polls(), serving(cluster.servers) as console, looking(console.url) as client:
         yield client

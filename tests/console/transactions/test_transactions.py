@@ -8,10 +8,12 @@ import sys
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from tests.console.api_client import ApiClient
 from tests.console.serving import serving
 from tests.console.transactions.conftest import SECONDS, Cluster, write
+
+import ottla
 
 HOUR_MS = 3_600_000
 
@@ -254,7 +256,7 @@ def test_a_producer_that_was_killed_stays_open_until_its_timeout(
 import sys
 from confluent_kafka import Producer
 producer = Producer({{"bootstrap.servers": {cluster.servers!r}, "transactional.id": {name!r}, "linger.ms": 0,
-                     "transaction.timeout.ms": 3000}})
+                     "transaction.timeout.ms": 1000}})
 producer.init_transactions(20)
 producer.begin_transaction()
 producer.produce({topic!r}, b"left behind")
@@ -269,7 +271,7 @@ sys.stdin.read()
         assert process.stdout.readline() == b"open\n"
         process.send_signal(signal.SIGKILL)
     row = row_of(api, name, is_open=True)
-    assert row["timeout_ms"] == 3000
+    assert row["timeout_ms"] == 1000
     # The coordinator ends it, and the console knows why.
     row_of(api, name, is_open=False, aborted_count=1)
     (ended,) = api.get("/api/transactions/ended", q=name)["rows"]
@@ -327,8 +329,5 @@ def test_a_read_only_console_previews_and_does_nothing(cluster: Cluster) -> None
 
 def commit(cluster: Cluster, group: str, topic: str, offset: int) -> None:
     """A group that has read up to an offset."""
-    consumer = Consumer(
-        {"bootstrap.servers": cluster.servers, "group.id": group, "enable.auto.commit": False}
-    )
-    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-    consumer.close()
+    with ottla.Admin(bootstrap_servers=cluster.servers) as admin:
+        admin.alter_consumer_group_offsets(group, {(topic, 0): offset})

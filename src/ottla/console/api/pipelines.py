@@ -7,15 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from ottla.console.access.visible import Visible
 from ottla.console.api.transactions import JournalView, journal_view
 from ottla.console.cluster.snapshot import ClusterSnapshot
 from ottla.console.http.errors import bad_request, not_found
 from ottla.console.http.routes import Call, Route
+from ottla.console.pipelines.lister import FoundPipelines
 from ottla.console.pipelines.micro_batches import MicroBatches, read_micro_batches
 from ottla.console.pipelines.states import (
     PipelineFacts,
     PipelineMarker,
     PipelineRow,
+    facts_seen,
     pipeline_row,
 )
 
@@ -64,9 +67,14 @@ async def pipelines(call: Call[PipelinesQuery, None]) -> PipelinesPage:
     query, console = call.query, call.console
     if query.offset < 0 or not 0 < query.limit <= MAX_LIMIT:
         raise bad_request(f"offset is 0 or more, and limit is 1 to {MAX_LIMIT}")
-    snapshot = console.poller.current()
+    visible = await call.visible()
+    snapshot = visible.snapshot
     found = await console.pipelines.pipelines()
-    rows = [pipeline_row(each, snapshot) for each in found.pipelines.values()]
+    rows = [
+        pipeline_row(facts, snapshot)
+        for each in found.pipelines.values()
+        if (facts := facts_seen(each, visible)) is not None
+    ]
     part = query.q.casefold()
     chosen = [
         row
@@ -81,8 +89,15 @@ async def pipelines(call: Call[PipelinesQuery, None]) -> PipelinesPage:
         counts=dict(Counter(str(row.state) for row in rows)),
         rows=chosen[query.offset :][: query.limit],
         journal=journal_view(console),
-        problems=list(found.problems),
+        problems=_problems(found, visible),
     )
+
+
+def _problems(found: FoundPipelines, visible: Visible) -> list[str]:
+    """What could not be asked; the errors of the cluster name groups, which not everybody may see."""
+    if visible.is_everything or not found.problems:
+        return list(found.problems)
+    return ["the cluster did not tell the console everything about pipelines"]
 
 
 def _searched(row: PipelineRow) -> list[str]:
@@ -131,9 +146,11 @@ class PipelineDetail:
 async def pipeline(call: Call[PipelineQuery, None]) -> PipelineDetail:
     """One pipeline."""
     console, name = call.console, call.query.name
-    snapshot = console.poller.current()
+    visible = await call.visible()
+    snapshot = visible.snapshot
     found = await console.pipelines.pipelines()
-    facts = found.pipelines.get(name)
+    whole = found.pipelines.get(name)
+    facts = None if whole is None else facts_seen(whole, visible)
     if facts is None:
         raise not_found(
             f"there is no pipeline {name!r}",
@@ -147,7 +164,7 @@ async def pipeline(call: Call[PipelineQuery, None]) -> PipelineDetail:
         markers=list(facts.markers),
         sources=_sources(facts, snapshot),
         journal=journal_view(console),
-        problems=list(found.problems),
+        problems=_problems(found, visible),
     )
 
 
@@ -177,7 +194,7 @@ def _sources(facts: PipelineFacts, snapshot: ClusterSnapshot) -> list[SourcePart
 
 async def history(call: Call[PipelineQuery, None]) -> MicroBatches:
     """The last micro-batches of a pipeline, read by the user's own connection."""
-    snapshot = call.console.poller.current()
+    snapshot = (await call.visible()).snapshot
     return await read_micro_batches(call.identity.clients, snapshot, call.query.name)
 
 

@@ -82,7 +82,7 @@ async def producers(call: Call[ProducersQuery, None]) -> ProducersPage:
     query, console = call.query, call.console
     if query.offset < 0 or not 0 < query.limit <= MAX_PARTITIONS:
         raise bad_request(f"offset is 0 or more, and limit is 1 to {MAX_PARTITIONS}")
-    snapshot = console.poller.current()
+    snapshot = (await call.visible()).snapshot
     admin = call.identity.clients.admin()
     places = _places(snapshot, query)
     expiration = await console.producer_expiration.time(admin, min(snapshot.brokers, default=0))
@@ -255,7 +255,7 @@ async def batches(call: Call[BatchesQuery, None]) -> LastBatchesAnswer:
     query = call.query
     if not 0 < query.limit <= MAX_BATCHES:
         raise bad_request(f"limit is 1 to {MAX_BATCHES}")
-    snapshot = call.console.poller.current()
+    snapshot = (await call.visible()).snapshot
     place = snapshot.partition(query.topic, query.partition)
     if place is None:
         raise not_found(f"there is no partition {query.partition} of {query.topic!r}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 from ottla.client.admin_model.transactions import (
     TransactionDescription,
@@ -13,6 +14,7 @@ from ottla.client.admin_model.transactions import (
 )
 from ottla.client.aio.admin.client import Admin
 from ottla.console.access.roles import Role
+from ottla.console.access.visible import Visible
 from ottla.console.cluster.snapshot import ClusterSnapshot, TransactionSnapshot
 from ottla.console.console import Console
 from ottla.console.http.errors import bad_request, not_found
@@ -28,7 +30,7 @@ from ottla.console.transactions.coordinators import describe_existing
 from ottla.console.transactions.ended import BUCKET_MS, EndedTransaction
 from ottla.console.transactions.held import GroupPosition, HeldPartition, held_partition
 from ottla.console.transactions.history import TransactionHistory, read_history
-from ottla.console.transactions.watch import OpenOnPartitions, find_open
+from ottla.console.transactions.watch import OpenOnPartitions, find_open, open_on
 from ottla.errors import OttlaError
 from ottla.inspection.transactions import OPEN_STATES, PartitionTransaction
 from ottla.model import TopicPartition
@@ -112,33 +114,42 @@ async def transactions(call: Call[TransactionsQuery, None]) -> TransactionsPage:
     """The transactional ids, open ones first."""
     query, console = call.query, call.console
     limit = _limit(query.offset, query.limit)
-    snapshot = console.poller.current()
+    visible = await call.visible()
+    snapshot = visible.snapshot
     found = await console.transactional_ids.ids()
     # The snapshot may be newer or older than the list: an id is open if the snapshot says so.
-    listings = {**found.listings, **_listings_of(snapshot)}
+    listings = {
+        **{
+            name: each
+            for name, each in found.listings.items()
+            if visible.sees_transactional_id(name)
+        },
+        **_listings_of(snapshot),
+    }
     chosen = [each for each in listings.values() if _is_chosen(each, query, snapshot)]
     _sort(chosen, query, snapshot)
     page = chosen[query.offset : query.offset + limit]
-    opened = {**snapshot.transactions, **await _begun_since(page, snapshot, console)}
+    opened = {**snapshot.transactions, **await _begun_since(page, visible, console)}
     return TransactionsPage(
         at_ms=snapshot.at_ms,
         total=len(chosen),
         counts=dict(Counter(str(each.state) for each in listings.values())),
-        hanging_count=len(console.open_transactions.latest.hanging),
-        rows=[_row(each, opened.get(each.transactional_id), snapshot, console) for each in page],
+        hanging_count=len(_hanging_seen(console, visible)),
+        rows=[_row(each, opened.get(each.transactional_id), visible, console) for each in page],
         journal=journal_view(console),
         problems=list(found.problems),
     )
 
 
 async def _begun_since(
-    page: list[TransactionListing], snapshot: ClusterSnapshot, console: Console
+    page: list[TransactionListing], visible: Visible, console: Console
 ) -> dict[str, TransactionSnapshot]:
     """The open transactions of a page that the snapshot does not have yet."""
+    known = visible.snapshot.transactions
     names = [
         each.transactional_id
         for each in page
-        if each.state in OPEN_STATES and each.transactional_id not in snapshot.transactions
+        if each.state in OPEN_STATES and each.transactional_id not in known
     ]
     try:
         described = await describe_existing(console.clients.admin(), names)
@@ -153,7 +164,7 @@ async def _begun_since(
             producer_epoch=each.producer_epoch,
             timeout_ms=each.transaction_timeout_ms,
             started_at_ms=each.transaction_start_time_ms,
-            partitions=each.partitions,
+            partitions=tuple(key for key in each.partitions if visible.sees_topic(key.topic)),
         )
         for name, each in described.items()
         if each.state in OPEN_STATES
@@ -209,13 +220,13 @@ def _age_ms(listing: TransactionListing, snapshot: ClusterSnapshot) -> int:
 def _row(
     listing: TransactionListing,
     found: TransactionSnapshot | None,
-    snapshot: ClusterSnapshot,
+    visible: Visible,
     console: Console,
 ) -> TransactionRow:
     name = listing.transactional_id
     counts = console.journal.ended.counts_of(name)
     ends = [] if counts is None else [counts.committed_at_ms, counts.aborted_at_ms]
-    held = [] if found is None else _held_now(found, snapshot, console.open_transactions.latest)
+    held = [] if found is None else _held_now(found, visible, console.open_transactions.latest)
     partitions = None if found is None else found.partitions
     return TransactionRow(
         transactional_id=name,
@@ -238,11 +249,11 @@ def _row(
 
 
 def _held_now(
-    found: TransactionSnapshot, snapshot: ClusterSnapshot, opened: OpenOnPartitions
+    found: TransactionSnapshot, visible: Visible, opened: OpenOnPartitions
 ) -> list[HeldPartition]:
     """What is known in the background of the partitions of a transaction."""
     return [
-        held_partition(snapshot, each, found.producer_id, opened.by_partition[each])
+        _held(visible, each, found.producer_id, opened)
         for each in found.partitions or ()
         if each in opened.by_partition
     ]
@@ -328,20 +339,23 @@ async def ended(call: Call[EndedQuery, None]) -> EndedPage:
     """The newest transactions that were committed or aborted."""
     query, journal = call.query, call.console.journal
     limit = _limit(query.offset, query.limit)
-    now_ms = call.console.poller.current().at_ms
+    visible = await call.visible()
+    now_ms = visible.snapshot.at_ms
+    sees = None if visible.is_everything else visible.sees_transactional_id
     chosen = [
         each
-        for each in journal.ended.newest()
+        for each in journal.ended.newest(sees)
         if query.outcome in ("all", each.outcome)
         and query.q.casefold() in each.transactional_id.casefold()
     ]
-    rates = journal.ended.rates(journal.state.since_ms, now_ms)
+    committed_count, aborted_count = journal.ended.totals(sees)
+    rates = journal.ended.rates(journal.state.since_ms, now_ms, sees)
     return EndedPage(
         at_ms=now_ms,
         total=len(chosen),
-        committed_count=journal.ended.committed_count,
-        aborted_count=journal.ended.aborted_count,
-        rows=[_ended_row(each) for each in chosen[query.offset : query.offset + limit]],
+        committed_count=committed_count,
+        aborted_count=aborted_count,
+        rows=[_ended_row(each, visible) for each in chosen[query.offset : query.offset + limit]],
         rates=EndRates(
             bucket_ms=BUCKET_MS,
             at_ms=[each.at_ms for each in rates],
@@ -352,8 +366,10 @@ async def ended(call: Call[EndedQuery, None]) -> EndedPage:
     )
 
 
-def _ended_row(each: EndedTransaction) -> EndedRow:
+def _ended_row(each: EndedTransaction, visible: Visible) -> EndedRow:
     partitions = each.partitions
+    if partitions is not None:
+        partitions = tuple(key for key in partitions if visible.sees_topic(key[0]))
     return EndedRow(
         transactional_id=each.transactional_id,
         outcome=str(each.outcome),
@@ -381,6 +397,8 @@ class HangingRow:
     transactional_id: str | None
     """The id that has this producer id now; its coordinator does not have the partition in a transaction."""
     standing_since_ms: int | None
+    last_written_at_ms: int | None
+    """When its producer wrote there last, by the producer's clock."""
     held: HeldPartition
 
 
@@ -399,30 +417,55 @@ class HangingPage:
 
 async def hanging(call: Call[None, None]) -> HangingPage:
     """The transactions that no coordinator will end."""
-    snapshot = call.console.poller.current()
+    visible = await call.visible()
     watch = call.console.open_transactions
     opened = watch.latest
     rows = []
-    for each in opened.hanging:
+    for each in _hanging_seen(call.console, visible):
         producer = each.producer
-        there = opened.by_partition.get(each.partition, ())
         standing = watch.standing.get(each.partition)
+        name = opened.names.get(producer.producer_id)
         rows.append(
             HangingRow(
                 producer_id=producer.producer_id,
                 producer_epoch=producer.producer_epoch,
                 coordinator_epoch=producer.coordinator_epoch,
-                transactional_id=opened.names.get(producer.producer_id),
+                transactional_id=name if name and visible.sees_transactional_id(name) else None,
                 standing_since_ms=None if standing is None else standing.since_ms,
-                held=held_partition(snapshot, each.partition, producer.producer_id, there),
+                last_written_at_ms=None
+                if producer.last_timestamp_ms < 0
+                else producer.last_timestamp_ms,
+                held=_held(visible, each.partition, producer.producer_id, opened),
             )
         )
     return HangingPage(
         checked_at_ms=opened.at_ms,
-        standing_count=len(watch.standing),
+        standing_count=sum(visible.sees_topic(each.topic) for each in watch.standing),
         left_out_count=opened.left_out_count,
         rows=rows,
         problems=list(opened.problems),
+    )
+
+
+def _hanging_seen(console: Console, visible: Visible) -> list[PartitionTransaction]:
+    hanging = console.open_transactions.latest.hanging
+    return [each for each in hanging if visible.sees_topic(each.partition.topic)]
+
+
+def _held(
+    visible: Visible, partition: TopicPartition, producer_id: int, opened: OpenOnPartitions
+) -> HeldPartition:
+    """What a transaction holds up on a partition, with the others that are open there."""
+    there = opened.by_partition.get(partition, ())
+    found = {
+        each.producer.producer_id: opened.names.get(each.producer.producer_id) for each in there
+    }
+    names = {
+        each: name for each, name in found.items() if name and visible.sees_transactional_id(name)
+    }
+    hanging = {each.producer.producer_id for each in opened.hanging if each.partition == partition}
+    return held_partition(
+        visible.snapshot, partition, producer_id, there, names=names, hanging_ids=hanging
     )
 
 
@@ -461,15 +504,15 @@ class TransactionDetail:
 async def transaction(call: Call[IdQuery, None]) -> TransactionDetail:
     """One transactional id."""
     name = call.query.id
-    snapshot = call.console.poller.current()
+    visible = await call.visible()
     admin = call.identity.clients.admin()
     description = await _describe(admin, name)
-    partitions, problems = await _held_partitions(admin, snapshot, description)
+    partitions, problems = await _held_partitions(call, visible, description)
     journal = call.console.journal
     counts = journal.ended.counts_of(name)
-    mine = [each for each in journal.ended.newest() if each.transactional_id == name]
+    mine = journal.ended.newest(lambda each: each == name)
     return TransactionDetail(
-        at_ms=snapshot.at_ms,
+        at_ms=visible.snapshot.at_ms,
         transactional_id=name,
         state=str(description.state),
         is_open=description.state in OPEN_STATES,
@@ -482,7 +525,7 @@ async def transaction(call: Call[IdQuery, None]) -> TransactionDetail:
         partitions=partitions,
         committed_count=0 if counts is None else counts.committed,
         aborted_count=0 if counts is None else counts.aborted,
-        ended=[_ended_row(each) for each in mine[:MAX_LIMIT]],
+        ended=[_ended_row(each, visible) for each in mine[:MAX_LIMIT]],
         journal=journal_view(call.console),
         problems=problems,
     )
@@ -499,25 +542,35 @@ async def _describe(admin: Admin, name: str) -> TransactionDescription:
 
 
 async def _held_partitions(
-    admin: Admin, snapshot: ClusterSnapshot, description: TransactionDescription
+    call: Call[Any, Any], visible: Visible, description: TransactionDescription
 ) -> tuple[list[HeldPartition], list[str]]:
     if description.state not in OPEN_STATES:
         return [], []
     some = description.partitions[:MAX_PARTITIONS]
-    opened = await find_open(admin, some)
+    opened = await _open_on(call, some)
     problems = [*opened.problems]
     if len(some) < len(description.partitions):
         problems.append(f"only the first {MAX_PARTITIONS} partitions are shown")
-    held = [
-        held_partition(snapshot, each, description.producer_id, opened.by_partition.get(each, ()))
-        for each in some
-    ]
+    held = [_held(visible, each, description.producer_id, opened) for each in some]
     return sorted(held, key=lambda each: (not each.is_held, each.topic, each.partition)), problems
+
+
+async def _open_on(call: Call[Any, Any], partitions: Sequence[TopicPartition]) -> OpenOnPartitions:
+    """What is open on partitions whose producers the user may see.
+
+    Whether it hangs, the console's own connection finds out: to a user who may not describe a transactional id,
+    coordinators do not tell it, and its transaction would seem to hang.
+    """
+    allowed, problems = await open_on(call.identity.clients.admin(), partitions)
+    seen = {each.partition for each in allowed}
+    found = await find_open(call.console.clients.admin(), sorted(seen))
+    return replace(found, problems=(*problems, *found.problems))
 
 
 async def history(call: Call[IdQuery, None]) -> TransactionHistory:
     """The changes of an id in `__transaction_state`, read by the user's own connection."""
-    return await read_history(call.identity.clients, call.console.poller.current(), call.query.id)
+    visible = await call.visible()
+    return await read_history(call.identity.clients, visible.snapshot, call.query.id)
 
 
 # Abort
@@ -560,7 +613,7 @@ async def abort(call: Call[None, AbortBody]) -> AbortAnswer:
     name = body.transactional_id
     admin = call.identity.clients.admin()
     description = await _describe(admin, name)
-    held, _ = await _held_partitions(admin, console.poller.current(), description)
+    held, _ = await _held_partitions(call, await call.visible(), description)
     plan = fence_plan(name, description, tuple(held))
     if body.preview:
         return AbortAnswer(plan)
@@ -582,12 +635,10 @@ async def abort_hanging(call: Call[None, AbortHangingBody]) -> AbortAnswer:
     partition = TopicPartition(body.topic, body.partition)
     # What does not exist, or may not be seen, is an error here.
     await admin.describe_producers([partition])
-    opened = await find_open(admin, [partition])
-    each = _hanging_at(opened, partition, body.start_offset)
-    there = opened.by_partition[partition]
-    snapshot = console.poller.current()
-    held = held_partition(snapshot, partition, each.producer.producer_id, there)
-    plan = marker_plan(each, held)
+    visible = await call.visible()
+    opened = await _open_on(call, [partition])
+    each = _hanging_at(opened, partition, body.start_offset, visible)
+    plan = marker_plan(each, _held(visible, partition, each.producer.producer_id, opened))
     if body.preview:
         return AbortAnswer(plan)
     check_unchanged(plan, body.producer_id, body.producer_epoch)
@@ -600,7 +651,7 @@ async def abort_hanging(call: Call[None, AbortHangingBody]) -> AbortAnswer:
 
 
 def _hanging_at(
-    opened: OpenOnPartitions, partition: TopicPartition, start_offset: int
+    opened: OpenOnPartitions, partition: TopicPartition, start_offset: int, visible: Visible
 ) -> PartitionTransaction:
     for each in opened.hanging:
         if each.start_offset == start_offset:
@@ -608,9 +659,14 @@ def _hanging_at(
     for each in opened.by_partition.get(partition, ()):
         if each.start_offset == start_offset:
             name = opened.names.get(each.producer.producer_id)
+            is_named = name is not None and visible.sees_transactional_id(name)
             raise bad_request(
-                f"the transaction at offset {start_offset} of {partition} does not hang: the coordinator of "
-                f"{name} will end it",
+                f"the transaction at offset {start_offset} of {partition} does not hang: "
+                + (
+                    f"the coordinator of {name} will end it"
+                    if is_named
+                    else "a coordinator will end it"
+                ),
                 "abort it by its transactional id",
             )
     if opened.problems:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 from ottla.client.admin_model.transactions import TransactionDescription, TransactionState
 from ottla.client.model import OffsetAndMetadata
+from ottla.console.access.visible import Visible
 from ottla.console.cluster.snapshot import ClusterSnapshot
 from ottla.console.transactions.ended import EndCounts
 from ottla.inspection.transactions import OPEN_STATES
@@ -121,6 +122,32 @@ def markers_of(
             continue
         found.append(PipelineMarker(place.topic, marker.query, marker.batch, marker.writer))
     return tuple(sorted(found, key=lambda each: each.batch, reverse=True))
+
+
+def facts_seen(facts: PipelineFacts, visible: Visible) -> PipelineFacts | None:
+    """What a user may see of a pipeline: of its two groups, its transactional id and its topics; None if nothing."""
+    if visible.is_everything:
+        return facts
+    sees_markers = visible.sees_group(marker_group(facts.name))
+    sees_offsets = visible.sees_group(facts.name)
+    sees_id = visible.sees_transactional_id(facts.transactional_id)
+    described = facts.description if sees_id else None
+    if described is not None:
+        partitions = (key for key in described.partitions if visible.sees_topic(key.topic))
+        described = replace(described, partitions=tuple(partitions))
+    markers = [each for each in facts.markers if sees_markers and visible.sees_topic(each.topic)]
+    if not markers and not sees_id:
+        return None
+    offsets = {key: at for key, at in facts.offsets.items() if visible.sees_topic(key.topic)}
+    return replace(
+        facts,
+        markers=tuple(markers),
+        offsets=offsets if sees_offsets else {},
+        description=described,
+        counts=facts.counts if sees_id else None,
+        seen_at_ms=facts.seen_at_ms if sees_markers else None,
+        last_input_count=facts.last_input_count if sees_markers and sees_offsets else None,
+    )
 
 
 def source_lag(facts: PipelineFacts, snapshot: ClusterSnapshot) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -14,6 +14,9 @@ MAX_NEWEST: Final = 1000
 MAX_IDS: Final = 10_000
 BUCKET_MS: Final = 10_000
 MAX_BUCKETS: Final = 360
+
+Sees = Callable[[str], bool]
+"""Whether a user may see a transactional id."""
 
 
 class Outcome(StrEnum):
@@ -119,19 +122,45 @@ class EndedTransactions:
             self._buckets.pop(min(self._buckets))
         return bucket
 
-    def newest(self) -> list[EndedTransaction]:
-        """The newest first."""
-        return sorted(self._newest, key=lambda each: each.ended_at_ms, reverse=True)
+    def newest(self, sees: Sees | None = None) -> list[EndedTransaction]:
+        """The newest first, of the ids that are seen."""
+        found = [each for each in self._newest if sees is None or sees(each.transactional_id)]
+        return sorted(found, key=lambda each: each.ended_at_ms, reverse=True)
+
+    def totals(self, sees: Sees | None = None) -> tuple[int, int]:
+        """How many were committed and aborted; of the ids that are seen, the latest MAX_IDS count."""
+        if sees is None:
+            return self.committed_count, self.aborted_count
+        counts = [each for name, each in self._by_id.items() if sees(name)]
+        return sum(each.committed for each in counts), sum(each.aborted for each in counts)
 
     def counts_of(self, transactional_id: str) -> EndCounts | None:
         """The counts of an id; None if none of its transactions was seen to end."""
         return self._by_id.get(transactional_id)
 
-    def rates(self, since_ms: int, until_ms: int) -> list[EndRate]:
-        """All stretches of time in order, also those in which nothing ended; the last hour at most."""
+    def rates(self, since_ms: int, until_ms: int, sees: Sees | None = None) -> list[EndRate]:
+        """All stretches of time in order, also those in which nothing ended; the last hour at most.
+
+        Those of the ids that are seen begin later where the newest transactions do not reach back so far.
+        """
         first_ms = max(since_ms, until_ms - MAX_BUCKETS * BUCKET_MS)
+        buckets: Mapping[int, Sequence[int]] = self._buckets
+        if sees is not None:
+            if len(self._newest) == MAX_NEWEST:
+                oldest_ms = min(each.ended_at_ms for each in self._newest)
+                first_ms = max(first_ms, min(oldest_ms, until_ms))
+            buckets = _by_bucket(each for each in self.newest(sees) if each.ended_at_ms >= since_ms)
         first_ms -= first_ms % BUCKET_MS
         return [
-            EndRate(at_ms, *self._buckets.get(at_ms, (0, 0)))
+            EndRate(at_ms, *buckets.get(at_ms, (0, 0)))
             for at_ms in range(first_ms, until_ms + 1, BUCKET_MS)
         ]
+
+
+def _by_bucket(ended: Iterable[EndedTransaction]) -> dict[int, list[int]]:
+    buckets: dict[int, list[int]] = {}
+    for each in ended:
+        start_ms = each.ended_at_ms - each.ended_at_ms % BUCKET_MS
+        bucket = buckets.setdefault(start_ms, [0, 0])
+        bucket[each.outcome is Outcome.ABORTED] += 1
+    return buckets

@@ -6,14 +6,17 @@ records get nothing from there on, not even records of transactions that are com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from ottla.client.admin_model.transactions import ProducerState
-from ottla.console.cluster.snapshot import ClusterSnapshot
+from ottla.console.cluster.snapshot import ClusterSnapshot, PartitionSnapshot
 from ottla.inspection.transactions import PartitionTransaction
 from ottla.model import TopicPartition
+
+MAX_OPEN_THERE: Final = 50
 
 
 class GroupPosition(StrEnum):
@@ -45,18 +48,33 @@ class StandingOffset:
 
 
 @dataclass(frozen=True)
+class OpenThere:
+    """A transaction that is open on a partition."""
+
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str | None
+    """None if no coordinator knows it, or if it may not be seen."""
+    start_offset: int
+    is_hanging: bool
+
+
+@dataclass(frozen=True)
 class HeldPartition:
     """A partition of an open transaction. What is None is not known."""
 
     topic: str
     partition: int
     leader_id: int | None
+    log_start_offset: int | None
     start_offset: int | None
     """The transaction's first offset there; None as well if it has not written there yet."""
     last_stable_offset: int | None
     end_offset: int | None
     unseen_count: int
     """The offsets from the last stable one to the end, which readers of committed records do not see yet."""
+    unseen_bytes: int | None
+    """About how large these are: as large as the others of the partition."""
     is_held: bool
     """Whether this transaction is the one that holds the last stable offset."""
     next_stable_offset: int | None
@@ -68,6 +86,8 @@ class HeldPartition:
     freed_count: int
     """The offsets that become readable when this transaction ends."""
     groups: tuple[HeldGroup, ...]
+    open_there: tuple[OpenThere, ...]
+    """All transactions that are open on the partition, this one among them; the oldest first."""
 
 
 def standing_offsets(
@@ -114,7 +134,10 @@ def held_partition(
     snapshot: ClusterSnapshot,
     partition: TopicPartition,
     producer_id: int,
-    open_there: Iterable[PartitionTransaction],
+    open_there: Sequence[PartitionTransaction],
+    *,
+    names: Mapping[int, str],
+    hanging_ids: Collection[int],
 ) -> HeldPartition:
     """What the transaction of a producer holds up on a partition; `open_there` are all that are open on it."""
     place = snapshot.partition(*partition)
@@ -132,10 +155,12 @@ def held_partition(
         topic=partition.topic,
         partition=partition.partition,
         leader_id=None if place is None else place.leader_id,
+        log_start_offset=None if place is None else place.start_offset,
         start_offset=start_offset,
         last_stable_offset=last_stable_offset,
         end_offset=end_offset,
         unseen_count=0 if place is None else place.unstable_count,
+        unseen_bytes=None if place is None else _unseen_bytes(place),
         is_held=is_held,
         next_stable_offset=next_stable_offset,
         next_producer_id=None if following is None else following.producer.producer_id,
@@ -145,7 +170,24 @@ def held_partition(
         groups=()
         if last_stable_offset is None
         else held_groups(snapshot, partition, last_stable_offset),
+        open_there=tuple(
+            OpenThere(
+                producer_id=each.producer.producer_id,
+                producer_epoch=each.producer.producer_epoch,
+                transactional_id=names.get(each.producer.producer_id),
+                start_offset=each.start_offset,
+                is_hanging=each.producer.producer_id in hanging_ids,
+            )
+            for each in sorted(open_there, key=lambda each: each.start_offset)[:MAX_OPEN_THERE]
+        ),
     )
+
+
+def _unseen_bytes(place: PartitionSnapshot) -> int | None:
+    count = place.record_count
+    if place.size_bytes is None or not count:
+        return None
+    return place.size_bytes * min(place.unstable_count, count) // count
 
 
 def _divided(

@@ -122,7 +122,7 @@ class OpenTransactionWatch:
 async def find_open(admin: Admin, partitions: Sequence[TopicPartition]) -> OpenOnPartitions:
     """What is open on the partitions, and which of it hangs; what could not be asked is among the problems."""
     at_ms = int(time.time() * 1000)
-    opened, problems = await _open_on(admin, partitions)
+    opened, problems = await open_on(admin, partitions)
     hanging: list[PartitionTransaction] = []
     names: dict[int, str] = {}
     try:
@@ -138,9 +138,10 @@ async def find_open(admin: Admin, partitions: Sequence[TopicPartition]) -> OpenO
     return OpenOnPartitions(at_ms, by_partition, tuple(hanging), names, problems=tuple(problems))
 
 
-async def _open_on(
+async def open_on(
     admin: Admin, partitions: Sequence[TopicPartition]
 ) -> tuple[list[PartitionTransaction], list[str]]:
+    """What is open on the partitions, and what could not be asked."""
     if not partitions:
         return [], []
     answer: Mapping[Any, Any] = {}
@@ -162,7 +163,7 @@ async def _still_open(
     """Those that are open still: others have ended since the leader was asked, and before the coordinator was."""
     if not suspects:
         return []
-    again, _ = await _open_on(admin, list(dict.fromkeys(each.partition for each in suspects)))
+    again, _ = await open_on(admin, list(dict.fromkeys(each.partition for each in suspects)))
     same = {(each.partition, each.producer.producer_id, each.start_offset) for each in again}
     return [
         each

@@ -1,0 +1,71 @@
+"""What the page shows of the shop: the address of each view and of each of its states that matter."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from tests.console.shop.names import (
+    BILLING,
+    CHECKOUT,
+    CLIMATE,
+    CUSTOMERS,
+    DEAD_LETTERS,
+    MODERATION,
+    ORDERS,
+    PAYMENTS,
+    PIPELINE,
+    RATINGS,
+    REFUNDS,
+    SEARCH_INDEX,
+    SHIPMENTS,
+    STOCK,
+    WAREHOUSE,
+)
+
+
+class State(NamedTuple):
+    """A state of the page; its name is that of its pictures."""
+
+    name: str
+    path: str
+
+
+VIEWS: Final = (
+    State("overview", "/"),
+    State("topics", "/topics"),
+    State("topic", f"/topics/{ORDERS}"),
+    State("records", f"/topics/{ORDERS}/records"),
+    State("schemas", "/schemas"),
+    State("groups", "/groups"),
+    State("group", f"/groups/{SEARCH_INDEX}"),
+    State("transactions", "/transactions"),
+    State("producers", "/producers"),
+    State("apps", "/apps"),
+    State("pipelines", "/pipelines"),
+    State("broker", "/broker"),
+)
+"""Each view once, with something to show."""
+
+MORE: Final = (
+    State("topic-held-up", f"/topics/{RATINGS}"),
+    State("topic-compacted", f"/topics/{CUSTOMERS}"),
+    State("records-avro", f"/topics/{PAYMENTS}/records"),
+    State("records-protobuf", f"/topics/{SHIPMENTS}/records"),
+    State("records-json-schema", f"/topics/{STOCK}/records"),
+    State("records-arrow", f"/topics/{CLIMATE}/records"),
+    State("records-dead-letters", f"/topics/{quote(DEAD_LETTERS)}/records"),
+    State("records-offsets", "/topics/__consumer_offsets/records"),
+    State("records-transactions", "/topics/__transaction_state/records"),
+    State("group-classic", f"/groups/{BILLING}"),
+    State("group-consumer", f"/groups/{WAREHOUSE}"),
+    State("group-held-up", f"/groups/{MODERATION}"),
+    State("no-topic", "/topics/there-is-none"),
+    State("no-group", "/groups/there-is-none"),
+    State("no-view", "/nowhere/at/all"),
+)
+
+NOTHING_THERE: Final = ("no-topic", "no-group", "no-view")
+"""States of what does not exist: the API answers 404."""
+
+__all__ = ["CHECKOUT", "MORE", "NOTHING_THERE", "PIPELINE", "REFUNDS", "VIEWS", "State"]
