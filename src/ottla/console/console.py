@@ -19,6 +19,7 @@ from ottla.console.internals.event_feed import EventFeed
 from ottla.console.internals.page_client import InternalsClient
 from ottla.console.pipelines.lister import PipelineLister
 from ottla.console.producers.expiration import ProducerExpiration
+from ottla.console.records.registry import record_decoder
 from ottla.console.settings import ConsoleSettings
 from ottla.console.transactions.coordinators import TransactionalIdLister
 from ottla.console.transactions.journal import TransactionJournal
@@ -52,6 +53,8 @@ class Console:
         self.pipelines: Final = PipelineLister(
             self.clients, self.poller, self.transactional_ids, self.journal
         )
+        self.record_decoder: Final = record_decoder(settings)
+        self.is_stopping = False
         self.letter_readers: Final = LetterReaders()
         self.letter_tally: Final = LetterTally(self.letter_readers)
         self.letter_changes: Final = LetterChanges(
@@ -73,6 +76,7 @@ class Console:
 
     async def end_streams(self) -> None:
         """End what browsers listen to: streams that are open would keep the server from stopping."""
+        self.is_stopping = True
         await self.live.close()
         await self.events.stop()
 

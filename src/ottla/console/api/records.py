@@ -191,6 +191,8 @@ async def _search_events(
         found = await _search_of(call, query, reader, partitions, filters, bounds, cursor)
         async with aclosing(found.run()) as events:
             async for event in events:
+                if call.console.is_stopping:
+                    return
                 match event:
                     case Found(rows):
                         yield ServerEvent("records", RowsEvent(rows))
@@ -309,19 +311,25 @@ async def _live_events(
     filters: Sequence[Filter],
     cursor: dict[int, int],
 ) -> AsyncIterator[ServerEvent]:
-    query = call.query
+    query, clients = call.query, call.identity.clients
     rows = RecordRows(call.console.record_decoder, query.key_format, query.value_format)
-    async with call.identity.clients.inspecting_consumer(
+    consumer = clients.inspecting_consumer(
         shows_control=query.control,
         shows_aborted=query.aborted,
         isolation_level=f"read_{query.isolation}",
         **TAIL_OPTIONS,
-    ) as consumer:
-        starts = await consumer.end_offsets(partitions)
-        starts = {each: min(end, cursor.get(each.partition, end)) for each, end in starts.items()}
+    )
+    try:
+        ends = await consumer.end_offsets(partitions)
+        starts = {each: min(end, cursor.get(each.partition, end)) for each, end in ends.items()}
         async with aclosing(tail(consumer, starts, rows, filters)) as batches:
             async for batch in batches:
-                yield ServerEvent("records", batch)
+                if call.console.is_stopping:
+                    return
+                if batch is not None:
+                    yield ServerEvent("records", batch)
+    finally:
+        await clients.let_go(consumer)
 
 
 # One record
@@ -350,9 +358,7 @@ async def record(call: Call[DetailQuery, None]) -> RecordDetail:
         _check("header_limit", query.header_limit, 1_000),
     )
     partition, offset = await _address(call)
-    async with log_reader(
-        call.identity.clients, shows_control=True, shows_aborted=True
-    ) as reader:
+    async with log_reader(call.identity.clients, shows_control=True, shows_aborted=True) as reader:
         found = await read_one(reader, partition, offset)
         return await detail_of(reader, call.console.record_decoder, found, options)
 
@@ -377,9 +383,7 @@ class RawQuery:
 async def raw(call: Call[RawQuery, None]) -> Download:
     """The bytes of a key, a value or a header, as a file."""
     partition, offset = await _address(call)
-    async with log_reader(
-        call.identity.clients, shows_control=True, shows_aborted=True
-    ) as reader:
+    async with log_reader(call.identity.clients, shows_control=True, shows_aborted=True) as reader:
         found = (await read_one(reader, partition, offset)).record
     part = call.query.part
     data = found.key if part == "key" else found.value

@@ -38,9 +38,7 @@ def arrow_text(data: bytes) -> str:
 def _content(pa: Any, data: bytes) -> dict[str, Any]:
     is_file = data.startswith(_FILE)
     reader = pa.ipc.open_file(data) if is_file else pa.ipc.open_stream(data)
-    batches = (
-        map(reader.get_batch, range(reader.num_record_batches)) if is_file else iter(reader)
-    )
+    batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else iter(reader)
     rows: list[Any] = []
     row_count = 0
     for batch in batches:

@@ -58,9 +58,7 @@ class RecordDecoder:
         if len(headers) > 1:
             # Of 100,000 headers, decoding needs at most two.
             headers = tuple(each for each in headers if each[0].startswith("__"))
-        return await self.decode(
-            Data(record.topic, is_key, data, headers, record), wanted
-        )
+        return await self.decode(Data(record.topic, is_key, data, headers, record), wanted)
 
     async def decode(self, given: Data, wanted: WantedFormat) -> Decoded:
         """The bytes in a format."""
@@ -118,8 +116,8 @@ class RecordDecoder:
         if control is not None:
             if len(given.data) in (4, 8):
                 size = len(given.data) * 8
-                reason = f"integer: yes, {size} bits that are no text"
-                return replace(_integer(given.data), tried=(*tried, reason))
+                step = f"integer: yes, {size} bits that are no text"
+                return replace(_integer(given.data), tried=(*tried, step))
             tried.append(f"text: no, character {control.start()} is a control character")
             if _is_mostly_control(text):
                 found = _bytes_shown(given.data)
@@ -165,9 +163,7 @@ class RecordDecoder:
                 "the console was not given a schema registry (--registry URL)"
             )
         try:
-            return await self.schemas.decode(
-                given.topic, given.is_key, given.data, given.headers
-            )
+            return await self.schemas.decode(given.topic, given.is_key, given.data, given.headers)
         except NoSchemaError as error:
             raise _NotThisFormatError(str(error)) from error
 
@@ -206,7 +202,9 @@ class RecordDecoder:
 
     async def _read_integer(self, given: Data) -> Decoded:
         if len(given.data) not in _INTEGER_SIZES:
-            raise _NotThisFormatError(f"integers have 1, 2, 4 or 8 bytes, and not {len(given.data)}")
+            raise _NotThisFormatError(
+                f"integers have 1, 2, 4 or 8 bytes, and not {len(given.data)}"
+            )
         return _integer(given.data)
 
     async def _read_float(self, given: Data) -> Decoded:

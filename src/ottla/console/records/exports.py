@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from typing import Final, Literal
 
 from ottla.client.model import ConsumerRecord
@@ -38,7 +38,9 @@ _REASONS: Final = {
 }
 
 
-async def export(search: RecordSearch, rows: RecordRows, form: ExportFormat) -> AsyncIterator[bytes]:
+async def export(
+    search: RecordSearch, rows: RecordRows, form: ExportFormat
+) -> AsyncGenerator[bytes]:
     """The file; one that a bound has ended says so in its last line, which is no record."""
     format_json = JsonRecordFormatter()
     if form == "csv":
@@ -81,7 +83,5 @@ async def _csv_line(record: ConsumerRecord, rows: RecordRows) -> bytes:
 
 def _line(cells: Iterable[str]) -> bytes:
     written = io.StringIO()
-    csv.writer(written).writerow(
-        ["'" + cell if _FORMULA.match(cell) else cell for cell in cells]
-    )
+    csv.writer(written).writerow(["'" + cell if _FORMULA.match(cell) else cell for cell in cells])
     return written.getvalue().encode("utf-8", "backslashreplace")

@@ -1,8 +1,8 @@
 """Which records a search is for: `late`, `key = o-17`, `value.order.id = 7`, `header.trace contains 4bf`.
 
 A filter names a field (key, value or header), for JSON perhaps a path into it, an operator and what is compared. Text
-without these is looked for in keys, values and headers. `contains` ignores case; `matches` takes a regular expression of
-RE2, which needs linear time.
+without these is looked for in keys, values and headers. `contains` ignores case; `matches` takes a regular expression
+of RE2, which needs linear time.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class Filter:
         else:
             text = await texts(record, field == "key")
             values = [text] if not self.path else _values_of(text, self.path)
-        return any(self.test(each) for each in values if each is not None or not self.needs_presence)
+        return any(
+            self.test(each) for each in values if each is not None or not self.needs_presence
+        )
 
 
 def _header_values(record: ConsumerRecord, path: tuple[Segment, ...]) -> Iterable[str | None]:

@@ -53,10 +53,10 @@ def values_at(value: Any, path: Sequence[Segment]) -> Iterator[Any]:
         return
     segment, rest = path[0], path[1:]
     if isinstance(segment, Each):
-        inner = value if isinstance(value, list) else ()
-        inner = value.values() if isinstance(value, dict) else inner
-        for each in inner:
-            yield from values_at(each, rest)
+        inner = value.values() if isinstance(value, dict) else value
+        if isinstance(value, dict | list):
+            for each in inner:
+                yield from values_at(each, rest)
     elif isinstance(segment, int):
         if isinstance(value, list) and -len(value) <= segment < len(value):
             yield from values_at(value[segment], rest)

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def json_text(value: object) -> str:
-    """The value as JSON on one line: bytes as {"base64": …}, numbers that JSON lacks as text, what is unknown by str()."""
+    """The value as JSON on one line: bytes as {"base64": …}, numbers that JSON lacks and what is unknown as text."""
     try:
         text = json.dumps(
             value, ensure_ascii=False, allow_nan=False, default=_plain, separators=(",", ":")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -46,8 +46,8 @@ async def tail(
     starts: Mapping[TopicPartition, int],
     rows: RecordRows,
     filters: Sequence[Filter],
-) -> AsyncIterator[TailBatch]:
-    """What comes in from these offsets on; the first batch has them, and each other one has something new."""
+) -> AsyncGenerator[TailBatch | None]:
+    """What comes in from these offsets on; the first batch has them, and None says that nothing new came in."""
     consumer.assign(starts)
     for each, offset in starts.items():
         consumer.seek(each, offset)
@@ -55,8 +55,7 @@ async def tail(
     while True:
         skipped = await _skip(consumer, starts)
         batch = await _batch(consumer, rows, filters, skipped)
-        if batch.positions or batch.skipped_offset_count:
-            yield batch
+        yield batch if batch.positions else None
 
 
 async def _skip(

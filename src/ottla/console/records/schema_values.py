@@ -75,7 +75,9 @@ class SchemaValues:
         use = await self._use_of(frame.schema, _Place(topic, is_key))
         reader = self._readers.get(use.type)
         if reader is None:
-            raise NoSchemaError(f"schema {frame.schema} has the type {use.type}, which is not known")
+            raise NoSchemaError(
+                f"schema {frame.schema} has the type {use.type}, which is not known"
+            )
         try:
             value = await reader.decode(topic, is_key, data, headers)
         except OttlaError as error:

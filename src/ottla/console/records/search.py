@@ -1,14 +1,14 @@
 """A search: the newest or the oldest records of partitions that pass filters, in the order of their timestamps.
 
-Each round reads a window of those partitions that may still have a record which belongs before what is found. A match is
-told as soon as no partition can have one that belongs before it, if each partition's timestamps grow with its offsets.
+Each round reads a window of those partitions that may still have a record which belongs before what is found. A match
+is told as soon as no partition can have one that belongs before it, if a partition's timestamps grow with its offsets.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple
@@ -162,7 +162,7 @@ class RecordSearch:
         self._began = self._slice_began = time.monotonic()
         self._is_timed_out = False
 
-    async def run(self) -> AsyncIterator[Found | FoundRecords | Progress | Ended]:
+    async def run(self) -> AsyncGenerator[Found | FoundRecords | Progress | Ended]:
         """What is found, how far it is, and at last how it ended."""
         while True:
             needed = self._bounds.limit - self._found_count

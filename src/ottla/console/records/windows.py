@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -204,8 +205,9 @@ class LogReader:
 
     async def close(self) -> None:
         """Close the connections."""
-        for each in self._consumers.values():
-            await each.close(1)
+        async with asyncio.TaskGroup() as closing:
+            for each in self._consumers.values():
+                closing.create_task(self._clients.let_go(each))
 
 
 @asynccontextmanager
