@@ -12,6 +12,9 @@ from ottla.console.apps.letter_session import LetterReaders
 from ottla.console.clients import Clients
 from ottla.console.cluster.history import ClusterHistory
 from ottla.console.cluster.poller import ClusterPoller
+from ottla.console.groups.descriptions import GroupDescriptions
+from ottla.console.groups.record_lags import RecordLags
+from ottla.console.groups.standing import GroupWatch
 from ottla.console.http.live import LiveEvents
 from ottla.console.http.streams import OpenStreams
 from ottla.console.internals.broker_internals import BrokerInternals
@@ -20,6 +23,8 @@ from ottla.console.internals.page_client import InternalsClient
 from ottla.console.pipelines.lister import PipelineLister
 from ottla.console.producers.expiration import ProducerExpiration
 from ottla.console.records.registry import record_decoder
+from ottla.console.registry.registry_client import registry_client_of
+from ottla.console.registry.schema_catalog import SchemaCatalog
 from ottla.console.settings import ConsoleSettings
 from ottla.console.transactions.coordinators import TransactionalIdLister
 from ottla.console.transactions.journal import TransactionJournal
@@ -36,13 +41,15 @@ class Console:
         self.live: Final = LiveEvents()
         self.streams: Final = OpenStreams()
         self.history: Final = ClusterHistory()
-        self.poller: Final = ClusterPoller(self.clients, self.live, self.history)
         self._internals_client = (
             None
             if settings.internals_url is None
             else InternalsClient(settings.internals_url, settings.internals_options)
         )
         self.internals: Final = BrokerInternals(self._internals_client, self.live)
+        self.poller: Final = ClusterPoller(
+            self.clients, self.live, self.history, self.internals.measured
+        )
         self.events: Final = EventFeed(self._internals_client)
         self.access: Final = Access(settings, self.clients)
         self.visibility: Final = Visibility(self.clients, self.poller)
@@ -50,6 +57,9 @@ class Console:
         self.open_transactions: Final = OpenTransactionWatch(self.clients, self.poller)
         self.producer_expiration: Final = ProducerExpiration()
         self.journal: Final = TransactionJournal(self.clients, self.poller)
+        self.group_watch: Final = GroupWatch(self.poller)
+        self.group_descriptions: Final = GroupDescriptions(self.clients)
+        self.record_lags: Final = RecordLags(self.clients)
         self.pipelines: Final = PipelineLister(
             self.clients, self.poller, self.transactional_ids, self.journal
         )
@@ -60,6 +70,8 @@ class Console:
         self.letter_changes: Final = LetterChanges(
             self.letter_readers, self.live, self.letters_moved
         )
+        self.registry: Final = registry_client_of(settings)
+        self.schema_catalog: Final = None if self.registry is None else SchemaCatalog(self.registry)
 
     def letters_moved(self) -> None:
         """Look at the topics of letters again."""
@@ -73,6 +85,7 @@ class Console:
         self.internals.start()
         self.open_transactions.start()
         self.journal.start()
+        self.group_watch.start()
 
     async def end_streams(self) -> None:
         """End what browsers listen to: streams that are open would keep the server from stopping."""
@@ -86,9 +99,16 @@ class Console:
         await self.letter_changes.close()
         await self.letter_tally.close()
         self.letter_readers.close()
+        if self.schema_catalog is not None:
+            await self.schema_catalog.close()
+        await self.record_decoder.close()
+        if self.registry is not None:
+            await self.registry.close()
         await self.internals.stop()
         if self._internals_client is not None:
             await self._internals_client.close()
+        await self.record_lags.stop()
+        await self.group_watch.stop()
         await self.journal.stop()
         await self.open_transactions.stop()
         await self.poller.stop()

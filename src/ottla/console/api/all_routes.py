@@ -14,6 +14,8 @@ from ottla.console.api import (
     records,
     schemas,
     session,
+    topic_changes,
+    topic_configs,
     topics,
     transactions,
 )
@@ -25,6 +27,8 @@ ALL_ROUTES: Final[list[Route]] = with_openapi(
         *session.ROUTES,
         *overview.ROUTES,
         *topics.ROUTES,
+        *topic_changes.ROUTES,
+        *topic_configs.ROUTES,
         *records.ROUTES,
         *groups.ROUTES,
         *transactions.ROUTES,

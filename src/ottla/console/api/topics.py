@@ -21,7 +21,7 @@ from ottla.console.topics.topic_rows import (
     TopicRow,
     TopicTable,
 )
-from ottla.console.transactions.watch import find_open
+from ottla.console.transactions.watch import open_on
 from ottla.model import TopicPartition
 
 MAX_LIMIT: Final = 500
@@ -273,22 +273,27 @@ def _sort(places: list[PartitionSnapshot], query: PartitionsQuery, console: Cons
 async def _open_here(
     call: Call[PartitionsQuery, None], visible: Visible, page: list[PartitionSnapshot]
 ) -> tuple[OpenHere, list[str]]:
-    """Who has a transaction open on the partitions of a page.
+    """Who has a transaction open on the partitions of a page, as the console has found it.
 
-    What the console found is for those who use its connection. Who logs in asks by the own connection: the cluster
-    tells producers only to those who may read the topic.
+    To who logs in it is told where the own connection may ask for producers: the cluster wants the right to read.
     """
     keys = [TopicPartition(each.topic, each.partition) for each in page if each.unstable_count]
     found = call.console.open_transactions.latest
-    if not visible.is_everything and keys:
-        found = await find_open(call.identity.clients.admin(), keys)
+    if not keys:
+        return OpenHere({}, (), {}), []
+    by_partition = found.by_partition
+    problems = list(found.problems)
+    if not visible.is_everything:
+        allowed, refusals = await open_on(call.identity.clients.admin(), keys)
+        told = {each.partition for each in allowed}
+        by_partition = {key: some for key, some in by_partition.items() if key in told}
+        problems += refusals
     names = {
         producer: name
         for producer, name in found.names.items()
         if visible.sees_transactional_id(name)
     }
-    problems = list(found.problems) if keys else []
-    return OpenHere(found.by_partition, found.hanging, names), problems
+    return OpenHere(by_partition, found.hanging, names), problems
 
 
 # History

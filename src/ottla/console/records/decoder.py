@@ -93,6 +93,11 @@ class RecordDecoder:
             return True
         return self.schemas is not None and is_framed(data, record.headers, is_key)
 
+    async def close(self) -> None:
+        """Close the connections to the registry."""
+        if self.schemas is not None:
+            await self.schemas.registry.aclose()
+
     # Which format
 
     async def _find(self, given: Data) -> Decoded:
