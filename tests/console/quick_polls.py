@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
+from typing import Final
 
 import pytest
 
@@ -13,11 +15,11 @@ from ottla.console.pipelines import lister
 from ottla.console.registry import schema_catalog
 from ottla.console.transactions import coordinators, journal, watch
 
-_QUICK = (
-    (cluster_questions, "PERIODS", dict.fromkeys(cluster_questions.PERIODS, 0.2)),
+_QUICK: Final[tuple[tuple[ModuleType, str, object], ...]] = (
     (poller, "WATCHED_SECONDS", 0.2),
     (poller, "UNWATCHED_SECONDS", 0.4),
-    (poller, "MAX_SHARE", 1.0),
+    (cluster_questions, "PERIODS", dict.fromkeys(cluster_questions.PERIODS, 0.2)),
+    (poller, "_PAUSES", 1.0),
     (watch, "TICK_SECONDS", 0.05),
     (watch, "STANDING_MS", 150),
     (watch, "SEARCH_SECONDS", 0.2),
