@@ -89,6 +89,10 @@ class ClusterQuestions:
         due = self.known.states.due(PERIODS, time.monotonic())
         return due[0] if due else None
 
+    def is_due(self, part: Part) -> bool:
+        """Whether it is time to ask for the part, or for its next piece."""
+        return self.known.states.is_due(part, time.monotonic())
+
     def seconds_to_next_piece(self) -> float:
         """How long it takes until one is due."""
         return max(0.0, self.known.states.soonest(PERIODS) - time.monotonic())
