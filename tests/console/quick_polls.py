@@ -7,19 +7,24 @@ from contextlib import contextmanager
 
 import pytest
 
+from ottla.console.apps import letter_counts
 from ottla.console.cluster import poller
 from ottla.console.pipelines import lister
+from ottla.console.registry import schema_catalog
 from ottla.console.transactions import coordinators, journal, watch
 
 _QUICK = (
     (poller, "WATCHED_SECONDS", 0.2),
     (poller, "UNWATCHED_SECONDS", 0.4),
+    (poller, "MAX_SHARE", 1.0),
     (watch, "TICK_SECONDS", 0.05),
     (watch, "STANDING_MS", 150),
     (watch, "SEARCH_SECONDS", 0.2),
     (coordinators, "MIN_AGE_SECONDS", 0.1),
     (lister, "MIN_AGE_SECONDS", 0.1),
     (journal, "PAUSE_SECONDS", 0.1),
+    (letter_counts, "MIN_PAUSE_SECONDS", 0.1),
+    (schema_catalog, "KEPT_SECONDS", 0.3),
 )
 
 

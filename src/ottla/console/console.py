@@ -22,6 +22,8 @@ from ottla.console.internals.event_feed import EventFeed
 from ottla.console.internals.page_client import InternalsClient
 from ottla.console.pipelines.lister import PipelineLister
 from ottla.console.producers.expiration import ProducerExpiration
+from ottla.console.registry.registry_client import registry_client_of
+from ottla.console.registry.schema_catalog import SchemaCatalog
 from ottla.console.settings import ConsoleSettings
 from ottla.console.transactions.coordinators import TransactionalIdLister
 from ottla.console.transactions.journal import TransactionJournal
@@ -65,6 +67,8 @@ class Console:
         self.letter_changes: Final = LetterChanges(
             self.letter_readers, self.live, self.letters_moved
         )
+        self.registry: Final = registry_client_of(settings)
+        self.schema_catalog: Final = None if self.registry is None else SchemaCatalog(self.registry)
 
     def letters_moved(self) -> None:
         """Look at the topics of letters again."""
@@ -91,6 +95,10 @@ class Console:
         await self.letter_changes.close()
         await self.letter_tally.close()
         self.letter_readers.close()
+        if self.schema_catalog is not None:
+            await self.schema_catalog.close()
+        if self.registry is not None:
+            await self.registry.close()
         await self.internals.stop()
         if self._internals_client is not None:
             await self._internals_client.close()

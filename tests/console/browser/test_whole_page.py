@@ -251,7 +251,7 @@ def test_dialogs_are_accessible_and_close_with_escape(
         dialog = page.locator("dialog[open]")
         if dialog.count() == 0:
             continue
-        page.wait_for_function("!document.querySelector('dialog[open] .loading')")
+        page.wait_for_function("() => !document.querySelector('dialog[open] .loading')")
         with findings.of(f"dialog of {label!r}"):
             assert_accessible(page)
             page.keyboard.press("Escape")
