@@ -22,6 +22,7 @@ from ottla.console.internals.event_feed import EventFeed
 from ottla.console.internals.page_client import InternalsClient
 from ottla.console.pipelines.lister import PipelineLister
 from ottla.console.producers.expiration import ProducerExpiration
+from ottla.console.records.registry import record_decoder
 from ottla.console.registry.registry_client import registry_client_of
 from ottla.console.registry.schema_catalog import SchemaCatalog
 from ottla.console.settings import ConsoleSettings
@@ -62,6 +63,8 @@ class Console:
         self.pipelines: Final = PipelineLister(
             self.clients, self.poller, self.transactional_ids, self.journal
         )
+        self.record_decoder: Final = record_decoder(settings)
+        self.is_stopping = False
         self.letter_readers: Final = LetterReaders()
         self.letter_tally: Final = LetterTally(self.letter_readers)
         self.letter_changes: Final = LetterChanges(
@@ -86,6 +89,7 @@ class Console:
 
     async def end_streams(self) -> None:
         """End what browsers listen to: streams that are open would keep the server from stopping."""
+        self.is_stopping = True
         await self.live.close()
         await self.events.stop()
 
@@ -97,6 +101,7 @@ class Console:
         self.letter_readers.close()
         if self.schema_catalog is not None:
             await self.schema_catalog.close()
+        await self.record_decoder.close()
         if self.registry is not None:
             await self.registry.close()
         await self.internals.stop()

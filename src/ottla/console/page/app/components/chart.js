@@ -48,10 +48,11 @@ export function Chart({ title, times, series, unit = "count", height = 180, kind
 function ReadOut({ title, times, series, format }) {
   const step = Math.max(1, Math.ceil(times.length / READ_OUT_ROWS));
   const rows = times.map((ms, index) => [ms, index]).filter((_, index) => (times.length - 1 - index) % step === 0);
-  return html`<table class="visually-hidden"><caption>${title}</caption>
+  // A table does not shrink below its content, and would widen a narrow page.
+  return html`<div class="visually-hidden"><table><caption>${title}</caption>
     <thead><tr><th scope="col">Time</th>${series.map(({ label }) => html`<th scope="col">${label}</th>`)}</tr></thead>
     <tbody>${rows.map(([ms, index]) => html`<tr><th scope="row">${clock(ms)}</th>${series.map(({ values }) => html`<td>${format(values[index])}</td>`)}</tr>`)}</tbody>
-  </table>`;
+  </table></div>`;
 }
 
 const colourOf = (series, index) => series[index].colour ?? (index % COLOURS.length) + 1;
