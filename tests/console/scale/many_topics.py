@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -105,9 +104,7 @@ def measure(topics: int, partitions: int, seconds: float) -> Measured:
         stack.enter_context(_producing(servers, names[:BUSY_TOPICS]))
         found.broker_share_alone = _share(broker.pid, seconds)
         began = time.monotonic()
-        console = stack.enter_context(
-            program("console", "-b", servers, "--listen", "127.0.0.1:0")
-        )
+        console = stack.enter_context(program("console", "-b", servers, "--listen", "127.0.0.1:0"))
         url = console.line("console at ")
         found.ready_s = time.monotonic() - began
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
@@ -129,7 +126,13 @@ def measure(topics: int, partitions: int, seconds: float) -> Measured:
     return found
 
 
-PATHS = ("/api/overview", "/api/overview/history", "/api/topics", "/api/topics?q=9999", "/api/groups")
+PATHS = (
+    "/api/overview",
+    "/api/overview/history",
+    "/api/topics",
+    "/api/topics?q=9999",
+    "/api/groups",
+)
 
 
 def _addresses(broker: Program) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from ottla.console.access.visible import Visible
 from ottla.console.apps.letter_counts import LetterCounts
 from ottla.console.apps.letter_topics import letter_topic_of
-from ottla.console.attention.rules import worries_of
+from ottla.console.attention.rules import holds_markers, worries_of
 from ottla.console.attention.worries import AttentionFacts, Severity, Worry
 from ottla.console.cluster.history import LONG_MS, RECENT_MS, thinned
 from ottla.console.cluster.snapshot import BrokerSnapshot, Part
@@ -242,7 +242,9 @@ def _busiest(visible: Visible) -> list[BusyTopic]:
 
 
 def _latest(visible: Visible) -> list[LateGroup]:
-    behind = [each for each in visible.snapshot.groups.values() if each.lag]
+    behind = [
+        each for each in visible.snapshot.groups.values() if each.lag and not holds_markers(each)
+    ]
     return [
         LateGroup(
             each.group_id,

@@ -18,6 +18,7 @@ from ottla.console.cluster.snapshot import (
 from ottla.console.groups.standing import WITHOUT_MEMBERS, is_stuck
 from ottla.console.transactions.held import GroupPosition, HeldPartition, held_partition
 from ottla.model import TopicPartition
+from ottla.spark.sink.progress import pipeline_of_marker_group
 
 # As long as producers' transactions may take by default: a transaction that is older holds readers up.
 LONG_TRANSACTION_MS: Final = 60_000
@@ -25,6 +26,8 @@ LONG_TRANSACTION_MS: Final = 60_000
 VERY_LONG_TRANSACTION_MS: Final = 5 * 60_000
 # The marker behind a group's last record counts in its lag; so few offsets of a partition may be markers alone.
 MARKERS_LAG: Final = 2
+# Topics of brokers and of tools, by custom: __consumer_offsets, _schemas.
+TOOLS_PREFIX: Final = "_"
 # A group without members that nobody starts again for so long is left behind.
 UNREAD_MS: Final = 60_000
 # A lag that is worth a word, and by how much of itself it has to have grown in the time that is looked at.
@@ -260,7 +263,7 @@ def standing_groups(facts: AttentionFacts) -> Iterator[Worry]:
     snapshot = facts.snapshot
     for name, standing in facts.standing_groups.items():
         group = snapshot.groups.get(name)
-        if group is None:
+        if group is None or holds_markers(group):
             continue
         lag = readable_lag(group, snapshot)
         if not lag:
@@ -296,12 +299,20 @@ def standing_groups(facts: AttentionFacts) -> Iterator[Worry]:
             )
 
 
+def holds_markers(group: GroupSnapshot) -> bool:
+    """Whether it has the markers of a Spark pipeline instead of what is read."""
+    return not group.protocol_type and pipeline_of_marker_group(group.group_id) is not None
+
+
 def readable_lag(group: GroupSnapshot, snapshot: ClusterSnapshot) -> int:
-    """The offsets that the group could read now: not those behind a last stable offset, and no lone markers."""
+    """The offsets that the group could read now: not those behind a last stable offset, and no lone markers.
+
+    Topics of tools do not count: a schema registry has a group to choose its leader, which reads nothing.
+    """
     total = 0
     for key, offset in (group.committed or {}).items():
         place = snapshot.partition(*key)
-        if place is None or place.end_offset is None:
+        if place is None or place.end_offset is None or key.topic.startswith(TOOLS_PREFIX):
             continue
         end = place.end_offset
         if place.last_stable_offset is not None:

@@ -53,9 +53,9 @@ function Numbers({ answer, history }) {
     <${Stat} label="Written" value=${rate(totals.records_per_second)} unit="records/s" note=${totals.bytes_per_second === null ? undefined : bytesRate(totals.bytes_per_second)}><${Sparkline} values=${past("records_per_second")} label="Records written per second, the last 15 minutes" /></${Stat}>
     <${Stat} label="Read by groups" value=${rate(totals.consumed_per_second)} unit="records/s" note=${`${count(totals.active_group_count)} of ${plural(totals.group_count, "group")} with members`}><${Sparkline} values=${past("consumed_per_second")} label="Records read per second, the last 15 minutes" /></${Stat}>
     <${Stat} label="Lag" value=${shortCount(totals.lag)} unit="offsets" href="/groups?sort=lag&order=desc" note="of all groups, markers included"><${Sparkline} values=${past("lag")} label="Lag of all groups, the last 15 minutes" /></${Stat}>
-    <${Stat} label="Open transactions" value=${count(totals.open_transaction_count)} href="/transactions" kind=${undefined} note=${totals.unstable_count ? `${plural(totals.unstable_count, "offset")} held back` : "nothing is held back"}><${Sparkline} values=${past("unstable_count")} label="Offsets behind last stable offsets, the last 15 minutes" /></${Stat}>
+    <${Stat} label="Open transactions" value=${count(totals.open_transaction_count)} href="/transactions" note=${totals.unstable_count ? `${plural(totals.unstable_count, "offset")} held back` : "nothing is held back"}><${Sparkline} values=${past("unstable_count")} label="Offsets behind last stable offsets, the last 15 minutes" /></${Stat}>
     ${internals.is_offered
-      ? html`<${Stat} label="Latency, 99%" value=${duration(now?.p99_ms)} note=${now ? `half within ${duration(now.median_ms)}` : (internals.problem ? "the broker does not tell" : "after the next report")}><${Sparkline} values=${past("request_p99_ms")} label="Latency of requests, the last 15 minutes" /></${Stat}>
+      ? html`<${Stat} label="Latency, 99%" value=${duration(now?.p99_ms)} note=${now ? `median ${duration(now.median_ms)}` : (internals.problem ? "the broker does not tell" : "after the next report")}><${Sparkline} values=${past("request_p99_ms")} label="Latency of requests, the last 15 minutes" /></${Stat}>
         <${Stat} label="Errors" value=${rate(now?.errors_per_second)} unit="/s" href="/broker" note=${now ? `of ${rate(now.requests_per_second)} requests/s` : undefined}><${Sparkline} values=${past("errors_per_second")} label="Requests that failed per second, the last 15 minutes" /></${Stat}>`
       : html`<${Stat} label="Round trip" value=${duration(past("round_trip_ms").at(-1))} note="of the console's smallest request"><${Sparkline} values=${past("round_trip_ms")} label="Round trip, the last 15 minutes" /></${Stat}>`}
   </${Stats}>`;
@@ -67,7 +67,7 @@ const SEVERITIES = { bad: "Problem", warn: "Warning", info: "Note" };
 
 function Attention({ answer: { attention, totals, parts } }) {
   const worries = attention.filter(({ severity }) => severity !== "info");
-  return html`<${Panel} title="Needs attention" note=${attention.length ? undefined : undefined}>
+  return html`<${Panel} title="Needs attention">
     ${worries.length === 0 && html`<${Nothing} totals=${totals} parts=${parts} />`}
     ${attention.length > 0 && html`<ul class="worries">${attention.map((worry) => html`<${Worry} key=${`${worry.kind} ${worry.severity} ${worry.title}`} worry=${worry} />`)}</ul>`}
   </${Panel}>`;
@@ -117,7 +117,7 @@ function Charts({ span, history, internals }) {
       ${has("received_bytes_per_second") ? chart("Bytes per second", "bytes_rate", [["received", "received_bytes_per_second"], ["sent", "sent_bytes_per_second"]]) : chart("Growth of logs", "bytes_rate", [["bytes per second", "bytes_per_second"]])}
       ${chart("Lag of all groups", "short", [["offsets", "lag"]])}
       ${has("unstable_count") ? chart("Held back by open transactions", "short", [["offsets", "unstable_count"]]) : null}
-      ${isTold ? chart("Latency of requests", "duration", [["99%", "request_p99_ms"], ["half", "request_p50_ms"]]) : chart("Round trip of the console", "duration", [["describe cluster", "round_trip_ms"]])}
+      ${isTold ? chart("Latency of requests", "duration", [["99%", "request_p99_ms"], ["median", "request_p50_ms"]]) : chart("Round trip of the console", "duration", [["describe cluster", "round_trip_ms"]])}
       ${isTold ? chart("Requests that failed", "rate", [["per second", "errors_per_second"]]) : html`<figure class="chart"><figcaption class="chart-head"><span class="chart-title">Latency and errors of requests</span></figcaption><${Empty} title="This cluster does not tell">${NOT_TOLD}</${Empty}></figure>`}
     </div>`}
   </${Panel}>`;
