@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from ottla.console.cluster import poller
+from ottla.console.groups import broker_notes
+from ottla.console.groups import journal as rebalances
 from ottla.console.pipelines import lister
 from ottla.console.transactions import coordinators, journal, watch
 
@@ -20,6 +22,8 @@ _QUICK = (
     (coordinators, "MIN_AGE_SECONDS", 0.1),
     (lister, "MIN_AGE_SECONDS", 0.1),
     (journal, "PAUSE_SECONDS", 0.1),
+    (rebalances, "PAUSE_SECONDS", 0.1),
+    (broker_notes, "MIN_SECONDS", 0.1),
 )
 
 
