@@ -9,11 +9,12 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
+from ottla.broker.console.broker_console import BrokerConsole
 from ottla.broker.runtime import (
     BrokerSettings,
     RunningBroker,
@@ -73,6 +74,11 @@ class Broker:
     `metrics_certificate` is a PEM file with the private key and its certificates; by default it is that of the first
     listener with TLS. `metrics_login` is a file of users (NAME:PASSWORD) and bearer tokens, one on a line.
 
+    With `console="127.0.0.1:0"` it serves a web page that shows it, at `console_url`: a process of its own, which ends
+    with the broker. It needs `ottla[console]`. `console_certificate` is as `metrics_certificate`. Users of a broker
+    with SASL log in by their passwords; `console_login` is a file of tokens (ROLE TOKEN) for others. With
+    `console_read_only` it refuses every change. `console_allowed_hosts` are further names by which browsers call it.
+
     With `listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"` and the options of each it has several addresses;
     `servers_of_listener("SSL")` has those of one.
 
@@ -106,6 +112,11 @@ class Broker:
         metrics: str | None = None,
         metrics_certificate: str | os.PathLike[str] | None = None,
         metrics_login: str | os.PathLike[str] | None = None,
+        console: str | None = None,
+        console_certificate: str | os.PathLike[str] | None = None,
+        console_login: str | os.PathLike[str] | None = None,
+        console_read_only: bool = False,
+        console_allowed_hosts: Sequence[str] = (),
         security: str | Security | None = None,
         **keywords: Unpack[BrokerOptions],
     ) -> None:
@@ -126,23 +137,21 @@ class Broker:
             given = {**self._security.options(), **given}
             listen = _secured(listen, self._security, given)
         _add_addresses(given, listen, advertise)
-        if metrics is None and (metrics_certificate is not None or metrics_login is not None):
-            raise ConfigError(
-                'metrics_certificate and metrics_login have no effect without metrics="HOST:PORT"'
-            )
         config = BrokerConfig.read(with_embedded_defaults(given))
         self._settings = BrokerSettings(
             config=config,
             users={} if self._security is None else self._security.passwords,
             nodes=nodes,
-            metrics=None
-            if metrics is None
-            else Door.read(
-                "metrics",
-                metrics,
-                certificate=metrics_certificate,
-                certificate_otherwise=certificate_of(config),
-                login=metrics_login,
+            metrics=_metrics_door(
+                metrics, config, certificate=metrics_certificate, login=metrics_login
+            ),
+            console=_console(
+                console,
+                config,
+                certificate=console_certificate,
+                login=console_login,
+                is_read_only=console_read_only,
+                allowed_hosts=tuple(console_allowed_hosts),
             ),
         )
         self._settings.validate()
@@ -209,6 +218,14 @@ class Broker:
                 'there are no metrics: make the broker with metrics="HOST:PORT"'
             )
         return f"{door.at(_reachable(door.endpoint)).url}/metrics"
+
+    @property
+    def console_url(self) -> str:
+        """Where a browser finds the console, if the broker was made with `console="HOST:PORT"`."""
+        console = self._running_broker()[0].console
+        if console is None:
+            raise IllegalStateError('there is no console: make the broker with console="HOST:PORT"')
+        return console.door.at(_reachable(console.door.endpoint)).url
 
     @property
     def node_ids(self) -> list[int]:
@@ -325,7 +342,7 @@ class Broker:
         )
         self._thread.start()
         settings = replace(self._settings, data_dir=self.data_dir)
-        starting = asyncio.run_coroutine_threadsafe(self._start_broker(settings), loop)
+        starting = asyncio.run_coroutine_threadsafe(self._start_with_console(settings), loop)
         try:
             self._running = starting.result()
         except BaseException:
@@ -334,6 +351,16 @@ class Broker:
         atexit.register(self.stop)
         self._call(self._note_addresses)
         return self
+
+    async def _start_with_console(self, settings: BrokerSettings) -> RunningBroker:
+        running = await self._start_broker(settings)
+        if settings.console is not None:
+            try:
+                await running.start_console()
+            except BaseException:
+                await running.stop()
+                raise
+        return running
 
     def _start_broker(self, settings: BrokerSettings) -> Coroutine[Any, Any, RunningBroker]:
         """Starts the broker on its loop; brokers for tests start it with their instruments."""
@@ -400,6 +427,55 @@ def _secured(listen: str | None, security: EmbeddedSecurity, options: Mapping[st
             "security= chooses the protocol of the broker's listener: leave it out, or name no listeners"
         )
     return f"{security.security.protocol}://{listen or DEFAULT_LISTEN}"
+
+
+def _metrics_door(
+    address: str | None,
+    config: BrokerConfig,
+    *,
+    certificate: str | os.PathLike[str] | None,
+    login: str | os.PathLike[str] | None,
+) -> Door | None:
+    if address is None:
+        if certificate is not None or login is not None:
+            raise ConfigError(
+                'metrics_certificate and metrics_login have no effect without metrics="HOST:PORT"'
+            )
+        return None
+    return Door.read(
+        "metrics",
+        address,
+        certificate=certificate,
+        certificate_otherwise=certificate_of(config),
+        login=login,
+    )
+
+
+def _console(
+    address: str | None,
+    config: BrokerConfig,
+    *,
+    certificate: str | os.PathLike[str] | None,
+    login: str | os.PathLike[str] | None,
+    is_read_only: bool,
+    allowed_hosts: tuple[str, ...],
+) -> BrokerConsole | None:
+    if address is None:
+        if certificate is not None or login is not None or is_read_only or allowed_hosts:
+            raise ConfigError(
+                "console_certificate, console_login, console_read_only and console_allowed_hosts have no effect "
+                'without console="HOST:PORT"'
+            )
+        return None
+    door = Door.read(
+        "console",
+        address,
+        certificate=certificate,
+        certificate_otherwise=certificate_of(config),
+    )
+    return BrokerConsole(
+        door, token_file=login, is_read_only=is_read_only, allowed_hosts=allowed_hosts
+    )
 
 
 def _reachable(endpoint: Endpoint) -> Endpoint:

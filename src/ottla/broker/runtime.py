@@ -9,10 +9,12 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
+from ottla.broker.console.broker_console import BrokerConsole, user_login_of
+from ottla.broker.console.console_servers import ConsoleServers
 from ottla.broker.loop.garbage import FullCollections
 from ottla.broker.loop.loop_monitor import LoopMonitor
 from ottla.broker.metrics import request_counts
@@ -36,6 +38,8 @@ from ottla.ports import Clock, LogStore
 from ottla.ports.futures import settled
 
 if TYPE_CHECKING:
+    from ottla.broker.console.child_settings import RegistryAccess
+    from ottla.broker.console.supervisor import ConsoleSupervisor
     from ottla.broker.internals.event_ring import EventRing
     from ottla.broker.metrics.monitoring import Monitoring
 
@@ -63,8 +67,8 @@ class BrokerSettings:
     data_dir: str | None = None
     nodes: int = 1
     metrics: Door | None = None
-    # A console will ask what Kafka's protocol does not tell.
-    has_console: bool = False
+    # It is started by `RunningBroker.start_console`, and asks what Kafka's protocol does not tell.
+    console: BrokerConsole | None = None
     # No other code runs on its loop, so that every blocking of the loop is logged.
     has_own_process: bool = False
     # Passwords by user's name: their credentials are set if they do not fit.
@@ -75,7 +79,7 @@ class BrokerSettings:
     @property
     def is_watched(self) -> bool:
         """Whether anything will ask for metrics or internals, so that requests and events are counted and kept."""
-        return self.metrics is not None or self.has_console
+        return self.metrics is not None or self.console is not None
 
     @property
     def node_ids(self) -> range:
@@ -114,6 +118,8 @@ class BrokerSettings:
                         f"{MAX_PORT}: give a lower port, or 0 for any"
                     )
         self._check_ports_differ()
+        if self.console is not None:
+            self.console.validate(self.config)
 
     def _check_ports_differ(self) -> None:
         """Refuses listeners whose following ports meet."""
@@ -141,30 +147,6 @@ class Instruments:
     wrap_store: Callable[[LogStore], LogStore] | None = None
     # Whether requests of a node do not reach another.
     are_nodes_separate: Callable[[int, int], bool] = lambda _sender_id, _node_id: False
-
-
-class ConsoleServers(NamedTuple):
-    """The servers of a broker that its console uses, none of which others can reach.
-
-    `brokers` and `brokers_of_users` are bootstrap servers. At the first the console may do anything; at the second it
-    logs in as its users do, with one of the mechanisms. There is no second one if the broker has no listener with
-    passwords.
-    """
-
-    brokers: str
-    internals: str
-    brokers_of_users: str | None
-    mechanisms: tuple[str, ...]
-
-    @property
-    def hosts(self) -> frozenset[str]:
-        """Their host names."""
-        servers = f"{self.brokers},{self.brokers_of_users or ''}".split(",")
-        return frozenset(Endpoint.parse(each).host for each in servers if each) | {self.internals}
-
-
-# What a user of a console can log in with.
-_PASSWORD_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 
 
 def open_store(settings: BrokerSettings, clock: Clock) -> LogStore:
@@ -209,6 +191,7 @@ class RunningBroker:
         self._changing = asyncio.Lock()  # one node at a time is started or ended
         self._ring = ring
         self._monitoring: Monitoring | None = None
+        self._console: ConsoleSupervisor | None = None
         self._loop_monitor = LoopMonitor(self._received_bytes)
         self._full_collections = FullCollections(self._received_bytes)
 
@@ -238,6 +221,19 @@ class RunningBroker:
     def metrics_door(self) -> Door | None:
         """The address of the metrics, for Prometheus."""
         return None if self._monitoring is None else self._monitoring.door
+
+    @property
+    def console(self) -> ConsoleSupervisor | None:
+        """The console that it serves."""
+        return self._console
+
+    async def start_console(self, registry: RegistryAccess | None = None) -> None:
+        """Serves the console of the settings; returns when it can be opened."""
+        assert self._settings.console is not None
+        from ottla.broker.console.supervisor import ConsoleSupervisor
+
+        self._console = ConsoleSupervisor(self._settings.console, self.console_servers, registry)
+        await self._console.start()
 
     async def start_all(self) -> None:
         """Starts every node; all join before the first serves, so that none leads more than its share."""
@@ -302,6 +298,8 @@ class RunningBroker:
                 self.cluster.lose_node(node_id)
                 raise
             self._release_port(node_id)
+            if self._console is not None:
+                self._console.servers_changed()
 
     async def _bind(self, node_id: int) -> Server:
         node = Node(self.cluster, self._settings.config_of(node_id))
@@ -328,23 +326,16 @@ class RunningBroker:
         return self._served_in_process(IN_PROCESS)
 
     def console_servers(self) -> ConsoleServers:
-        """What a console in this process, or in a child of it, is given; for settings with `has_console`."""
+        """What a console in this process, or in a child of it, is given; for settings that are watched."""
         assert self._monitoring is not None
-        users: str | None = None
-        mechanisms: tuple[str, ...] = ()
-        config = self.node.options.config
-        for listener in config.all_listeners:
-            if listener.uses_sasl:
-                enabled = config.of_listener(listener.name).sasl_enabled_mechanisms
-                mechanisms = tuple(each for each in _PASSWORD_MECHANISMS if each in enabled)
-                if mechanisms:
-                    users = self._served_in_process(console_users(listener.name))
-                    break
+        login = user_login_of(self._settings.config)
         return ConsoleServers(
             brokers=self._served_in_process(CONSOLE),
             internals=self._monitoring.serve_console(),
-            brokers_of_users=users,
-            mechanisms=mechanisms,
+            brokers_of_users=None
+            if login is None
+            else self._served_in_process(console_users(login.listener)),
+            mechanisms=() if login is None else login.mechanisms,
         )
 
     def _served_in_process(self, kind: InProcessKind) -> str:
@@ -370,6 +361,8 @@ class RunningBroker:
         async with self._changing:
             self._loop_monitor.stop()
             self._full_collections.end()
+            if self._console is not None:
+                self._console.kill()
             await self._stop_monitoring()
             for server in self.servers.values():
                 server.kill()
@@ -407,6 +400,8 @@ class RunningBroker:
 
     async def stop_listening(self) -> None:
         """Finishes accepted requests, and accepts no more."""
+        if self._console is not None:
+            await self._console.stop()
         await asyncio.gather(*(server.stop() for server in self.servers.values()))
         self._loop_monitor.stop()
         self._full_collections.end()
@@ -447,6 +442,8 @@ async def start_broker(
                 _check_is_free(listener.listen)
         if settings.metrics is not None:
             _check_is_free(settings.metrics.endpoint)
+        if settings.console is not None:
+            _check_is_free(settings.console.door.endpoint)
     ring = _event_ring(settings)
     try:
         return await _start_broker(settings, instruments, ring)

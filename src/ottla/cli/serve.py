@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.console.broker_console import BrokerConsole
 from ottla.broker.loop.garbage import NEW_OBJECTS
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.runtime import BrokerSettings, RunningBroker, certificate_of, start_broker
@@ -32,6 +33,7 @@ from ottla.ports.errors import InUseError
 from ottla.version import VERSION
 
 if TYPE_CHECKING:
+    from ottla.broker.console.child_settings import RegistryAccess
     from ottla.schemas.registry.embedded import SchemaRegistry
 
 logger = EventLog("ottla.serve")
@@ -53,6 +55,13 @@ _OPEN_DOOR_WARNING: Final = """\
 *  - With passwords:  {flag} https://{address}, and {flag}-login FILE
 *  See the guide "Security".
 ****************************************************************************************"""
+_CONSOLE_FLAGS: Final = {
+    "--console-login": "console_login",
+    "--console-open": "console_open",
+    "--console-read-only": "console_read_only",
+    "--console-allowed-host": "console_allowed_hosts",
+    "--console-behind-proxy": "console_behind_proxy",
+}
 FILE_SIGN: Final = "@"
 
 _LISTEN_ADVICE: Final = {
@@ -67,14 +76,14 @@ def serve(arguments: Arguments) -> int:
     file = None if arguments.config is None else ServerFile(Path(arguments.config))
     settings = settings_of(arguments, file)
     registry = _registry_door(arguments, settings.config)
+    console = None if settings.console is None else settings.console.door
     if arguments.certificate is not None and not any(
-        door is not None and door.certificate for door in (settings.metrics, registry)
+        door is not None and door.certificate for door in (settings.metrics, registry, console)
     ):
         raise ConfigError(
-            "--certificate has no effect without --metrics https://… or --registry https://…"
+            "--certificate has no effect without --metrics https://…, --registry https://… or --console https://…"
         )
-    level = arguments.log_level or ("debug" if arguments.verbose else "info")
-    log_lines.set_up_logging(arguments.log_format, level)
+    log_lines.set_up_logging(arguments.log_format, _log_level(arguments))
     if file is not None and file.without_effect:
         logger.warning(
             "options_without_effect",
@@ -114,6 +123,7 @@ def settings_of(arguments: Arguments, file: ServerFile | None = None) -> BrokerS
         config=config,
         data_dir=_data_dir_of(arguments, file),
         metrics=_metrics_door(arguments, config),
+        console=_console(arguments, config),
         has_own_process=True,
         users=passwords_of(arguments.users),
     )
@@ -125,6 +135,37 @@ def _metrics_door(arguments: Arguments, config: BrokerConfig) -> Door | None:
 
 def _registry_door(arguments: Arguments, config: BrokerConfig) -> Door | None:
     return _door("--registry", arguments.registry, arguments.registry_login, arguments, config)
+
+
+def _console(arguments: Arguments, config: BrokerConfig) -> BrokerConsole | None:
+    if arguments.console is None:
+        given = [flag for flag, argument in _CONSOLE_FLAGS.items() if getattr(arguments, argument)]
+        if given:
+            raise ConfigError(f"{given[0]} has no effect without --console HOST:PORT")
+        return None
+    # Its login is not that of the other doors: tokens have roles.
+    door = _door("--console", arguments.console, None, arguments, config)
+    assert door is not None
+    if arguments.console_login is not None:
+        from ottla.console.access.tokens import read_tokens
+
+        read_tokens(Path(arguments.console_login))  # what is wrong with them is told now
+    console = BrokerConsole(
+        door,
+        token_file=arguments.console_login,
+        is_read_only=arguments.console_read_only,
+        is_open=arguments.console_open,
+        allowed_hosts=tuple(arguments.console_allowed_hosts),
+        trusts_proxy=arguments.console_behind_proxy,
+        log_format=arguments.log_format,
+        log_level=_log_level(arguments),
+    )
+    console.validate(config)
+    return console
+
+
+def _log_level(arguments: Arguments) -> str:
+    return arguments.log_level or ("debug" if arguments.verbose else "info")
 
 
 def _door(
@@ -220,6 +261,11 @@ async def _serve(settings: BrokerSettings, registry_door: Door | None, *, logs_j
         asyncio.get_running_loop().add_signal_handler(number, _stop, stopping, number.name)
     broker = await _start(settings)
     try:
+        key = None
+        if registry_door is not None and settings.console is not None:
+            from ottla.cli.console.registry_access import with_key
+
+            registry_door, key = with_key(registry_door)
         registry = await _start_registry(broker, registry_door)
     except BaseException:
         await broker.stop()
@@ -227,16 +273,57 @@ async def _serve(settings: BrokerSettings, registry_door: Door | None, *, logs_j
     _log_listeners(broker)
     if not logs_json:
         _warn_of_open_listeners(broker)
-        _warn_of_open_doors(broker.metrics_door, None if registry is None else registry.door)
+        _warn_of_open_doors(
+            broker.metrics_door, None if registry is None else registry.door, settings.console
+        )
     print(f"listening on {broker.endpoint}", flush=True)
-    reason = await stopping
+    try:
+        access = None if key is None or registry is None else key.access(registry)
+        reason = await _wait_for_signal(broker, settings, access, stopping)
+    except BaseException:
+        await _stop_registry(registry)
+        await broker.stop()
+        raise
     logger.info("broker_stopping", "stopping, because of %(signal)s", signal=reason)
     began = time.monotonic()
-    if registry is not None:
-        await asyncio.to_thread(registry.stop)
+    await _stop_registry(registry)
     await broker.stop()
     seconds = round(time.monotonic() - began, 3)
     logger.info("broker_stopped", "stopped cleanly in %(seconds).3f s", seconds=seconds)
+
+
+async def _wait_for_signal(
+    broker: RunningBroker,
+    settings: BrokerSettings,
+    registry: RegistryAccess | None,
+    stopping: asyncio.Future[str],
+) -> str:
+    """Serves the console, if there is one, until the signal; returns its name."""
+    if settings.console is not None:
+        starting = asyncio.ensure_future(_start_console(broker, registry))
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return await stopping
+        print(f"console at {starting.result()}", flush=True)
+    return await stopping
+
+
+async def _start_console(broker: RunningBroker, registry: RegistryAccess | None) -> str:
+    """The console's URL, when it can be opened."""
+    try:
+        await broker.start_console(registry)
+    except ListenError as error:
+        advice = _LISTEN_ADVICE.get(error.errno or 0, "")
+        raise CommandError(str(error), advice.format(flag="--console")) from error
+    assert broker.console is not None
+    return broker.console.door.url
+
+
+async def _stop_registry(registry: SchemaRegistry | None) -> None:
+    if registry is not None:
+        await asyncio.to_thread(registry.stop)
 
 
 def _log_listeners(broker: RunningBroker) -> None:
@@ -268,10 +355,14 @@ def _warn_of_open_listeners(broker: RunningBroker) -> None:
         )
 
 
-def _warn_of_open_doors(metrics: Door | None, registry: Door | None) -> None:
+def _warn_of_open_doors(
+    metrics: Door | None, registry: Door | None, console: BrokerConsole | None
+) -> None:
+    console_door = None if console is None or not console.is_open else console.door
     for door, everything in (
         (metrics, "read the metrics"),
         (registry, "read, change and delete schemas"),
+        (console_door, "read, change and delete everything"),
     ):
         if door is not None and door.is_open:
             print(
@@ -313,9 +404,12 @@ async def _start(settings: BrokerSettings) -> RunningBroker:
     try:
         broker = await start_broker(settings)
     except ListenError as error:
-        metrics = settings.metrics
-        is_metrics = metrics is not None and error.endpoint == metrics.endpoint
-        flag = "--metrics" if is_metrics else "--listen"
+        metrics, console = settings.metrics, settings.console
+        flag = "--listen"
+        if metrics is not None and error.endpoint == metrics.endpoint:
+            flag = "--metrics"
+        elif console is not None and error.endpoint == console.door.endpoint:
+            flag = "--console"
         advice = _LISTEN_ADVICE.get(error.errno or 0, "")
         raise CommandError(str(error), advice.format(flag=flag)) from error
     except InUseError as error:

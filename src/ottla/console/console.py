@@ -23,6 +23,9 @@ from ottla.console.internals.event_feed import EventFeed
 from ottla.console.internals.page_client import InternalsClient
 from ottla.console.pipelines.lister import PipelineLister
 from ottla.console.producers.expiration import ProducerExpiration
+from ottla.console.records.registry import record_decoder
+from ottla.console.registry.registry_client import registry_client_of
+from ottla.console.registry.schema_catalog import SchemaCatalog
 from ottla.console.settings import ConsoleSettings
 from ottla.console.transactions.coordinators import TransactionalIdLister
 from ottla.console.transactions.journal import TransactionJournal
@@ -39,13 +42,15 @@ class Console:
         self.live: Final = LiveEvents()
         self.streams: Final = OpenStreams()
         self.history: Final = ClusterHistory()
-        self.poller: Final = ClusterPoller(self.clients, self.live, self.history)
         self._internals_client = (
             None
             if settings.internals_url is None
             else InternalsClient(settings.internals_url, settings.internals_options)
         )
         self.internals: Final = BrokerInternals(self._internals_client, self.live)
+        self.poller: Final = ClusterPoller(
+            self.clients, self.live, self.history, self.internals.measured
+        )
         self.events: Final = EventFeed(self._internals_client)
         self.access: Final = Access(settings, self.clients)
         self.visibility: Final = Visibility(self.clients, self.poller)
@@ -62,11 +67,15 @@ class Console:
         self.pipelines: Final = PipelineLister(
             self.clients, self.poller, self.transactional_ids, self.journal
         )
+        self.record_decoder: Final = record_decoder(settings)
+        self.is_stopping = False
         self.letter_readers: Final = LetterReaders()
         self.letter_tally: Final = LetterTally(self.letter_readers)
         self.letter_changes: Final = LetterChanges(
             self.letter_readers, self.live, self.letters_moved
         )
+        self.registry: Final = registry_client_of(settings)
+        self.schema_catalog: Final = None if self.registry is None else SchemaCatalog(self.registry)
 
     def letters_moved(self) -> None:
         """Look at the topics of letters again."""
@@ -85,6 +94,7 @@ class Console:
 
     async def end_streams(self) -> None:
         """End what browsers listen to: streams that are open would keep the server from stopping."""
+        self.is_stopping = True
         await self.live.close()
         await self.events.stop()
 
@@ -95,6 +105,11 @@ class Console:
         await self.letter_tally.close()
         self.letter_readers.close()
         await self.rebalances.stop()
+        if self.schema_catalog is not None:
+            await self.schema_catalog.close()
+        await self.record_decoder.close()
+        if self.registry is not None:
+            await self.registry.close()
         await self.internals.stop()
         if self._internals_client is not None:
             await self._internals_client.close()

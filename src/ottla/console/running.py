@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.console.settings import ConsoleSettings
 from ottla.doors.door import Door
+from ottla.doors.listening_socket import listen_at
 from ottla.errors import ConfigError, OttlaError
 from ottla.events import EventLog
 from ottla.model import Endpoint
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from ottla.console.console import Console
 
 logger = EventLog("ottla.console")
-logging.getLogger("uvicorn").setLevel(logging.WARNING)
+# Libraries that log each request.
+for _library in ("uvicorn", "httpx"):
+    logging.getLogger(_library).setLevel(logging.WARNING)
 
 MAX_CONNECTIONS: Final = 500
 STOP_SECONDS: Final = 2
@@ -29,9 +32,10 @@ STOP_SECONDS: Final = 2
 class RunningConsole:
     """Everything that has to be stopped; used on its loop."""
 
-    def __init__(self, settings: ConsoleSettings) -> None:
+    def __init__(self, settings: ConsoleSettings, listening: socket.socket | None = None) -> None:
+        """It listens at the door of its settings, or with a socket that is given."""
         self._settings = settings
-        self._socket: socket.socket | None = None
+        self._socket = listening
         self._console: Console | None = None
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -72,7 +76,8 @@ class RunningConsole:
             ) from error
         from ottla.doors.asgi_server import server_config
 
-        self._socket = _listen(self._settings.door.endpoint)
+        if self._socket is None:
+            self._socket = _listen(self._settings.door.endpoint)
         port = int(self._socket.getsockname()[1])
         self.door = self.door.at(Endpoint(self.door.endpoint.host, port))
         console = self._console = Console(replace(self._settings, door=self.door))
@@ -106,13 +111,7 @@ class RunningConsole:
 
 
 def _listen(endpoint: Endpoint) -> socket.socket:
-    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((endpoint.host, endpoint.port))
-        listening.listen(128)
+        return listen_at(endpoint)
     except OSError as error:
-        listening.close()
         raise OttlaError(f"cannot listen on {endpoint}: {error.strerror or error}") from error
-    return listening

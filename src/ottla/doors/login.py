@@ -61,6 +61,20 @@ class Accounts:
         return f"Accounts(users={len(self._users)}, tokens={len(self._tokens)})"
 
 
+class WithToken:
+    """A login, and one token more: that of another part of the same broker."""
+
+    def __init__(self, login: Login, token: str) -> None:
+        self._login = login
+        self._own = Accounts({}, [token])
+
+    def admits(self, authorization: str | None) -> bool:
+        return self._own.admits(authorization) or self._login.admits(authorization)
+
+    def __repr__(self) -> str:
+        return f"WithToken({self._login!r})"
+
+
 class LoginFile:
     """The accounts of a file, which is read again when it has changed.
 

@@ -39,6 +39,10 @@ class ChildChannel:
         self._ours.setblocking(False)
         self._loop.add_reader(self._ours.fileno(), self._read)
 
+    def allow(self, hosts: Collection[str]) -> None:
+        """From now on these are the servers that the child may reach."""
+        self._hosts = frozenset(hosts)
+
     def close(self) -> None:
         """End the channel: the child sees that at once."""
         if self._ours.fileno() >= 0:

@@ -9,12 +9,13 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from weakref import WeakSet
 
+from ottla.broker.console.broker_console import BrokerConsole
 from ottla.broker.embedded import STOP_SECONDS
 from ottla.broker.embedded import Broker as EmbeddedBroker
 from ottla.broker.network.server import reserve_port
@@ -76,6 +77,11 @@ class Broker(EmbeddedBroker, Inspection):
         metrics: str | None = None,
         metrics_certificate: str | os.PathLike[str] | None = None,
         metrics_login: str | os.PathLike[str] | None = None,
+        console: str | None = None,
+        console_certificate: str | os.PathLike[str] | None = None,
+        console_login: str | os.PathLike[str] | None = None,
+        console_read_only: bool = False,
+        console_allowed_hosts: Sequence[str] = (),
         as_version: str | None = None,
         security: str | Security | None = None,
         **keywords: Unpack[BrokerOptions],
@@ -90,6 +96,11 @@ class Broker(EmbeddedBroker, Inspection):
             metrics=metrics,
             metrics_certificate=metrics_certificate,
             metrics_login=metrics_login,
+            console=console,
+            console_certificate=console_certificate,
+            console_login=console_login,
+            console_read_only=console_read_only,
+            console_allowed_hosts=console_allowed_hosts,
             security=security,
             **keywords,
         )
@@ -269,7 +280,14 @@ class Broker(EmbeddedBroker, Inspection):
             self._settings,
             addresses=dict(running.addresses),
             metrics=running.metrics_door,
+            console=self._console_at_its_port(running),
         )
+
+    def _console_at_its_port(self, running: RunningBroker) -> BrokerConsole | None:
+        known = self._settings.console
+        if known is None or running.console is None:
+            return known
+        return replace(known, door=running.console.door)
 
     def _release_ports(self) -> None:
         for reserved in self._reserved:

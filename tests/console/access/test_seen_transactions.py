@@ -31,6 +31,7 @@ ROUTES = (
     "/api/transactions",
     "/api/transactions?state=open",
     "/api/transactions?topic=secret",
+    "/api/transactions/summary",
     "/api/transactions/ended",
     "/api/transactions/hanging",
     "/api/transaction?id=secret-payments",
@@ -123,7 +124,13 @@ def test_who_may_describe_nothing_is_told_of_nothing(broker: ottla.Broker) -> No
                     found = answer.json()
                     for name in ("rows", "partitions", "producers", "micro_batches"):
                         assert not found.get(name), (path, found)
-                    for name in ("total", "committed_count", "hanging_count", "standing_count"):
+                    for name in (
+                        "total",
+                        "committed_count",
+                        "standing_count",
+                        "open_count",
+                        "held_count",
+                    ):
                         assert not found.get(name), (path, found)
                     assert "payments" not in answer.text
 

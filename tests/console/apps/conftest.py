@@ -12,6 +12,7 @@ from tests.apache_kafka.conftest import kafka_jars
 from tests.apache_kafka.programs import running_kafka
 from tests.app.letters.raw_records import raw_record
 from tests.console.api_client import ApiClient, looking
+from tests.console.quick_polls import quick_polls
 from tests.console.serving import serving
 from tests.lasting import LASTING
 
@@ -143,5 +144,5 @@ def cluster(
 @pytest.fixture(scope="module")
 def api(cluster: LetterCluster) -> Iterator[ApiClient]:
     """The API of a console that is looked at."""
-    with serving(cluster.servers) as console, looking(console.url) as client:
+    with quick_polls(), serving(cluster.servers) as console, looking(console.url) as client:
         yield client

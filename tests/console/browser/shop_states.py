@@ -40,9 +40,11 @@ VIEWS: Final = (
     State("groups", "/groups"),
     State("group", f"/groups/{SEARCH_INDEX}"),
     State("transactions", "/transactions"),
+    State("transaction", f"/transactions/{REFUNDS}"),
     State("producers", "/producers"),
     State("apps", "/apps"),
     State("pipelines", "/pipelines"),
+    State("pipeline", f"/pipelines/{PIPELINE}"),
     State("broker", "/broker"),
 )
 """Each view once, with something to show."""
@@ -60,12 +62,15 @@ MORE: Final = (
     State("group-classic", f"/groups/{BILLING}"),
     State("group-consumer", f"/groups/{WAREHOUSE}"),
     State("group-held-up", f"/groups/{MODERATION}"),
+    State("transactions-ended", "/transactions?tab=ended"),
+    State("transactions-ids", "/transactions?tab=ids"),
+    State("transaction-committing", f"/transactions/{CHECKOUT}"),
     State("no-topic", "/topics/there-is-none"),
     State("no-group", "/groups/there-is-none"),
+    State("no-transaction", "/transactions/there-is-none"),
+    State("no-pipeline", "/pipelines/there-is-none"),
     State("no-view", "/nowhere/at/all"),
 )
 
-NOTHING_THERE: Final = ("no-topic", "no-group", "no-view")
+NOTHING_THERE: Final = tuple(state.name for state in MORE if state.name.startswith("no-"))
 """States of what does not exist: the API answers 404."""
-
-__all__ = ["CHECKOUT", "MORE", "NOTHING_THERE", "PIPELINE", "REFUNDS", "VIEWS", "State"]

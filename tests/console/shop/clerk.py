@@ -13,6 +13,7 @@ from tests.console.shop.names import CHECKOUT, IMPORT
 HOURS_MS = 6 * 3_600_000
 PAST_ORDERS = 1_800
 PAST_PAGE_VIEWS = 9_000
+PAST_PAYMENTS = 900
 CUSTOMER_COUNT = 240
 STOCK_COUNT = 320
 RATING_COUNT = 60
@@ -41,6 +42,8 @@ def fill(servers: str, formats: Formats) -> None:
     spread(formats.stock_level, STOCK_COUNT)
     spread(formats.order, PAST_ORDERS)
     spread(formats.shipment, PAST_ORDERS)
+    spread(formats.payment, PAST_PAYMENTS)
+    spread(formats.invoice, PAST_PAYMENTS)
     spread(formats.page_view, PAST_PAGE_VIEWS)
     spread(formats.rating, RATING_COUNT)
     spread(formats.climate, CLIMATE_COUNT)
@@ -60,7 +63,7 @@ class Clerk:
         self._import.init_transactions(SECONDS)
         self._order = PAST_ORDERS
         self._view = PAST_PAGE_VIEWS
-        self._paid = 0
+        self._paid = PAST_PAYMENTS
         self._tick = 0
 
     def work(self) -> None:

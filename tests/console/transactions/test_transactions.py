@@ -181,6 +181,11 @@ def test_a_known_transaction_is_aborted_by_fencing_its_producer(
         assert f"InitProducerId for {name}" in text
         assert f"producer id {plan['producer_id']}, epoch {plan['producer_epoch']}" in text
         assert f"The last stable offset of {topic}-0 moves from 0" in text
+        assert (plan["lost"]["record_count"], plan["lost"]["is_whole"]) == (1, True)
+        assert "never see the 1 record that the transaction wrote" in text
+        summary = api.get("/api/transactions/summary")
+        assert group in summary["waiting_groups"]
+        assert summary["oldest_started_at_ms"] <= plan["started_at_ms"]
         # A preview does nothing.
         assert row_of(api, name)["state"] == "Ongoing"
         seen = {each: plan[each] for each in ("producer_id", "producer_epoch", "started_at_ms")}
@@ -222,6 +227,7 @@ def test_a_hanging_transaction_is_found_and_aborted_on_its_partition(
     plan = api.post("/api/transactions/hanging/abort", **where)["plan"]
     assert plan["way"] == "marker"
     assert "WriteTxnMarkers" in plan["steps"][0]
+    assert (plan["lost"]["record_count"], plan["lost"]["is_whole"]) == (1, True)
     status, _ = api.refused("POST", "/api/transactions/hanging/abort", **where, preview=False)
     assert status == 409
     seen = {each: plan[each] for each in ("producer_id", "producer_epoch")}

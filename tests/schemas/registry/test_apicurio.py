@@ -12,7 +12,7 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -105,8 +105,10 @@ REQUESTS: list[tuple[str, str, dict[str, Any] | None, bool]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def apicurio(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+@contextmanager
+def running_apicurio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Apicurio's registry in memory; the address of its API like Confluent's."""
+    tmp_path = tmp_path_factory.mktemp("apicurio")
     file = maven.archive("apicurio", APICURIO, tmp_path_factory.getbasetemp().parent)
     with tarfile.open(file) as packed:
         packed.extractall(tmp_path, filter="data")
@@ -135,10 +137,19 @@ def apicurio(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 assert process.poll() is None, (tmp_path / "log").read_text()[-2000:]
                 in_time(deadline, "Apicurio did not start")
                 time.sleep(0.2)
-            yield client
+        yield base
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def apicurio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with (
+        running_apicurio(tmp_path_factory) as base,
+        httpx.Client(base_url=base, timeout=30) as client,
+    ):
+        yield client
 
 
 def plain(answer: httpx.Response, ids: dict[int, int]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.options import Choice, Flag, Option, exclusive
+from ottla.cli.commands.options import Choice, Flag, Option, exclusive, section
 from ottla.cli.commands.shared_options import FILE
 from ottla.cli.commands.syntax import Command
 
@@ -32,7 +32,7 @@ stderr.
   ottla serve
   ottla serve --listen 0.0.0.0:9092 --data /var/lib/ottla --metrics 127.0.0.1:9464
   ottla serve --config server.properties --set num.partitions=3
-  ottla serve --registry 127.0.0.1:8081
+  ottla serve --registry 127.0.0.1:8081 --console 127.0.0.1:8080
 """
 
 COMMAND: Final = Command(
@@ -113,6 +113,39 @@ COMMAND: Final = Command(
             type=Choice("debug", "info", "warning", "error"),
         ),
         Flag("-v --verbose", "as --log-level debug"),
+        *section(
+            "the console",
+            [
+                Option(
+                    "--console",
+                    "serve a web page that shows the broker, too; https://HOST:PORT with TLS; needs ottla[console]",
+                    metavar="HOST:PORT",
+                ),
+                *exclusive(
+                    Option(
+                        "--console-login",
+                        "tokens by which users and programs log in: ROLE TOKEN on a line, with the role viewer, "
+                        "operator or admin; users of SASL listeners log in by their passwords",
+                        type=FILE,
+                    ),
+                    Flag(
+                        "--console-open",
+                        "no login: everybody who reaches the console may do everything",
+                    ),
+                ),
+                Flag("--console-read-only", "the console refuses every change"),
+                Option(
+                    "--console-allowed-host console_allowed_hosts",
+                    "a further name by which browsers call the console; repeatable",
+                    metavar="NAME",
+                    multiple=True,
+                ),
+                Flag(
+                    "--console-behind-proxy",
+                    "the console believes the headers X-Forwarded-For, -Host and -Proto: only where a proxy sets them",
+                ),
+            ],
+        ),
     ],
     description=_DESCRIPTION,
     instead=_INSTEAD,

@@ -1,1 +1,1 @@
-"""`ottla console`: the console as a process of its own."""
+"""The console as a process: of its own (`ottla console`), or of a broker (`ottla serve --console`)."""

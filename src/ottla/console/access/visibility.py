@@ -63,7 +63,7 @@ class Visibility:
 
     async def of(self, identity: Identity) -> Visible:
         """What this identity sees now; ApiError if nobody knows."""
-        snapshot = self._poller.current()
+        snapshot = await self._poller.first()
         if identity.clients is self._clients:
             return Visible(snapshot, None)
         view = self._users.get(identity.clients)

@@ -17,6 +17,7 @@ from ottla.console.api import (
     session,
     topic_changes,
     topic_configs,
+    topic_groups,
     topics,
     transactions,
 )
@@ -30,6 +31,7 @@ ALL_ROUTES: Final[list[Route]] = with_openapi(
         *topics.ROUTES,
         *topic_changes.ROUTES,
         *topic_configs.ROUTES,
+        *topic_groups.ROUTES,
         *records.ROUTES,
         *groups.ROUTES,
         *group_rebalances.ROUTES,

@@ -28,8 +28,14 @@ from ottla.console.transactions.abort import (
 )
 from ottla.console.transactions.coordinators import describe_existing
 from ottla.console.transactions.ended import BUCKET_MS, EndedTransaction
-from ottla.console.transactions.held import GroupPosition, HeldPartition, held_partition
+from ottla.console.transactions.held import (
+    GroupPosition,
+    HeldPartition,
+    held_groups,
+    held_partition,
+)
 from ottla.console.transactions.history import TransactionHistory, read_history
+from ottla.console.transactions.own_records import own_records
 from ottla.console.transactions.watch import OpenOnPartitions, find_open, open_on
 from ottla.errors import OttlaError
 from ottla.inspection.transactions import OPEN_STATES, PartitionTransaction
@@ -39,6 +45,7 @@ MAX_LIMIT: Final = 500
 # A transaction of more partitions is shown without what it holds up on the rest of them.
 MAX_PARTITIONS: Final = 200
 MAX_TOPICS: Final = 5
+MINUTE_MS: Final = 60_000
 _PHASES: Final = {
     "open": frozenset(OPEN_STATES),
     "committed": frozenset({TransactionState.COMPLETE_COMMIT}),
@@ -104,7 +111,6 @@ class TransactionsPage:
     total: int
     counts: dict[str, int]
     """All ids by state."""
-    hanging_count: int
     rows: list[TransactionRow]
     journal: JournalView
     problems: list[str]
@@ -134,7 +140,6 @@ async def transactions(call: Call[TransactionsQuery, None]) -> TransactionsPage:
         at_ms=snapshot.at_ms,
         total=len(chosen),
         counts=dict(Counter(str(each.state) for each in listings.values())),
-        hanging_count=len(_hanging_seen(console, visible)),
         rows=[_row(each, opened.get(each.transactional_id), visible, console) for each in page],
         journal=journal_view(console),
         problems=list(found.problems),
@@ -281,6 +286,67 @@ def _limit(offset: int, limit: int) -> int:
     if offset < 0 or not 0 < limit <= MAX_LIMIT:
         raise bad_request(f"offset is 0 or more, and limit is 1 to {MAX_LIMIT}")
     return limit
+
+
+# All that is open together
+
+
+@dataclass(frozen=True)
+class OpenSummary:
+    """All open transactions together, and what ended in the last minute."""
+
+    at_ms: int
+    open_count: int
+    oldest_started_at_ms: int | None
+    held_partition_count: int
+    """The partitions whose last stable offset is behind their end."""
+    held_count: int
+    """The offsets that readers of committed records do not see now."""
+    waiting_groups: list[str]
+    """Groups that have read up to a last stable offset that stands."""
+    hanging_count: int
+    committed_last_minute: int
+    aborted_last_minute: int
+    journal: JournalView
+
+
+async def summary(call: Call[None, None]) -> OpenSummary:
+    """What is open, what that holds up, and what has just ended."""
+    visible, console = await call.visible(), call.console
+    snapshot, opened = visible.snapshot, console.open_transactions.latest
+    begun = [
+        each.started_at_ms
+        for each in snapshot.transactions.values()
+        if each.state in OPEN_STATES and each.started_at_ms is not None
+    ]
+    standing = [
+        place
+        for topic in snapshot.topics.values()
+        if topic.unstable_count
+        for place in topic.partitions
+        if place.unstable_count
+    ]
+    waiting = {
+        group.group_id
+        for place in standing
+        if (key := TopicPartition(place.topic, place.partition)) in opened.by_partition
+        for group in held_groups(snapshot, key, place.last_stable_offset or 0)
+        if group.position is GroupPosition.WAITING
+    }
+    sees = None if visible.is_everything else visible.sees_transactional_id
+    minute = console.journal.ended.rates(snapshot.at_ms - MINUTE_MS, snapshot.at_ms, sees)
+    return OpenSummary(
+        at_ms=snapshot.at_ms,
+        open_count=len(snapshot.transactions),
+        oldest_started_at_ms=min(begun, default=None),
+        held_partition_count=len(standing),
+        held_count=sum(place.unstable_count for place in standing),
+        waiting_groups=sorted(waiting)[:MAX_LIMIT],
+        hanging_count=len(_hanging_seen(console, visible)),
+        committed_last_minute=sum(each.committed for each in minute),
+        aborted_last_minute=sum(each.aborted for each in minute),
+        journal=journal_view(console),
+    )
 
 
 # What has ended
@@ -614,7 +680,8 @@ async def abort(call: Call[None, AbortBody]) -> AbortAnswer:
     admin = call.identity.clients.admin()
     description = await _describe(admin, name)
     held, _ = await _held_partitions(call, await call.visible(), description)
-    plan = fence_plan(name, description, tuple(held))
+    lost = await own_records(call.identity.clients, description.producer_id, held)
+    plan = fence_plan(name, description, tuple(held), lost)
     if body.preview:
         return AbortAnswer(plan)
     check_unchanged(plan, body.producer_id, body.producer_epoch)
@@ -638,7 +705,10 @@ async def abort_hanging(call: Call[None, AbortHangingBody]) -> AbortAnswer:
     visible = await call.visible()
     opened = await _open_on(call, [partition])
     each = _hanging_at(opened, partition, body.start_offset, visible)
-    plan = marker_plan(each, _held(visible, partition, each.producer.producer_id, opened))
+    producer_id = each.producer.producer_id
+    held = _held(visible, partition, producer_id, opened)
+    lost = await own_records(call.identity.clients, producer_id, [held])
+    plan = marker_plan(each, held, lost)
     if body.preview:
         return AbortAnswer(plan)
     check_unchanged(plan, body.producer_id, body.producer_epoch)
@@ -691,6 +761,7 @@ ROUTES: Final = [
         "Transactional ids, open ones first",
         query=TransactionsQuery,
     ),
+    Route("GET", "/api/transactions/summary", summary, "What open transactions hold up together"),
     Route(
         "GET",
         "/api/transactions/ended",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Final, Literal
+
+from ottla.console.json_layout import json_with_line_breaks
 
 PREVIEW_BYTES: Final = 160
 MAX_BYTES: Final = 256 << 10
@@ -34,7 +35,7 @@ def shown(data: bytes | None, max_bytes: int = MAX_BYTES) -> ShownBytes:
         some = data[: min(max_bytes, _HEX_BYTES)]
         return ShownBytes("hex", some.hex(" "), len(data), is_cut=len(some) < len(data))
     if not is_cut and text[:1] in ("{", "["):
-        pretty = _pretty(text)
+        pretty = json_with_line_breaks(text)
         if pretty is not None:
             return ShownBytes("json", pretty, len(data), is_cut=False)
     return ShownBytes("text", text, len(data), is_cut=is_cut)
@@ -62,41 +63,3 @@ def _text_of(data: bytes, *, is_cut: bool) -> str | None:
     if any(each < " " and each not in _TEXT_CONTROLS for each in text):
         return None
     return text
-
-
-def _pretty(text: str) -> str | None:
-    """JSON with line breaks; None if it would not be the same value again, as with numbers of many digits."""
-    try:
-        found = json.loads(
-            text, parse_float=_Verbatim, parse_int=_Verbatim, object_pairs_hook=_Pairs
-        )
-        return _written(found, "")
-    except (ValueError, RecursionError):
-        return None
-
-
-class _Verbatim(str):
-    """A number as it is written."""
-
-
-class _Pairs(list[tuple[str, object]]):
-    """An object with all of its names, in their order."""
-
-
-def _written(value: object, indent: str) -> str:
-    inner = f"{indent}  "
-    match value:
-        case _Verbatim():
-            return str(value)
-        case _Pairs() if value:
-            rows = [
-                f"{inner}{json.dumps(name, ensure_ascii=False)}: {_written(each, inner)}"
-                for name, each in value
-            ]
-            return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
-        case _Pairs():
-            return "{}"
-        case list() if value:
-            rows = [f"{inner}{_written(each, inner)}" for each in value]
-            return "[\n" + ",\n".join(rows) + f"\n{indent}]"
-    return json.dumps(value, ensure_ascii=False)

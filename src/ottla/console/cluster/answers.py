@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ottla.client.admin_model.cluster import ClusterDescription, LogDirDescription
@@ -13,6 +14,41 @@ from ottla.console.cluster.snapshot import Part, PartProblem, TopicSettings
 from ottla.model import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
+# The broker that has the replica, and the partition.
+Replica = tuple[int, TopicPartition]
+LogDirs = Mapping[int, Mapping[str, LogDirDescription]]
+
+
+@dataclass(frozen=True)
+class PlacedPartitions:
+    """How many partitions each broker leads, and how many it has a replica of."""
+
+    leaders: Mapping[int, int] = field(default_factory=dict)
+    replicas: Mapping[int, int] = field(default_factory=dict)
+
+
+def placed_partitions(topics: Iterable[TopicDescription]) -> PlacedPartitions:
+    """Counts the partitions of all topics."""
+    leaders: Counter[int] = Counter()
+    replicas: Counter[int] = Counter()
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.leader is not None:
+                leaders[partition.leader.id] += 1
+            for node in partition.replicas:
+                replicas[node.id] += 1
+    return PlacedPartitions(leaders, replicas)
+
+
+def replica_sizes(log_dirs: LogDirs) -> dict[Replica, int]:
+    """The bytes of each replica, without those that are being moved to another directory."""
+    return {
+        (broker, partition): replica.size_bytes
+        for broker, found in log_dirs.items()
+        for log_dir in found.values()
+        for partition, replica in log_dir.replicas.items()
+        if not replica.is_future
+    }
 
 
 @dataclass(frozen=True)
@@ -24,7 +60,9 @@ class ClusterAnswers:
     start_offsets: Offsets = field(default_factory=dict)
     end_offsets: Offsets = field(default_factory=dict)
     stable_offsets: Offsets = field(default_factory=dict)
-    log_dirs: Mapping[int, Mapping[str, LogDirDescription]] = field(default_factory=dict)
+    placed: PlacedPartitions = field(default_factory=PlacedPartitions)
+    log_dirs: LogDirs = field(default_factory=dict)
+    sizes: Mapping[Replica, int] = field(default_factory=dict)
     settings: Mapping[str, TopicSettings] = field(default_factory=dict)
     groups: Mapping[str, GroupListing] = field(default_factory=dict)
     committed: Mapping[str, Offsets] = field(default_factory=dict)

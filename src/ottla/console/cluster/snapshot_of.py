@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla.client.admin_model.topics import TopicDescription, TopicPartitionInfo
@@ -23,18 +23,26 @@ from ottla.console.cluster.snapshot import (
 from ottla.model import TopicPartition
 
 NO_RATES: Final = Rates()
-# The broker that has the replica, and the partition.
-Replica = tuple[int, TopicPartition]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What an earlier snapshot lacks: all its other topics are taken over."""
+
+    before: ClusterSnapshot
+    topics: Set[str]
+    """Those of which anything but the rates has changed."""
 
 
 def snapshot_of(
-    answers: ClusterAnswers, version: int, at_ms: int, rates: Rates = NO_RATES
+    answers: ClusterAnswers,
+    version: int,
+    at_ms: int,
+    rates: Rates = NO_RATES,
+    changes: Changes | None = None,
 ) -> ClusterSnapshot:
     """The snapshot of these answers."""
-    sizes = _replica_sizes(answers)
-    topics = {
-        name: _topic(answers.topics[name], answers, sizes, rates) for name in sorted(answers.topics)
-    }
+    topics = _topics(answers, rates, changes)
     groups = {group: _group(group, answers, rates) for group in sorted(answers.groups)}
     transactions = {name: _transaction(name, answers) for name in sorted(answers.transactions)}
     controller = answers.cluster.controller
@@ -43,11 +51,11 @@ def snapshot_of(
         at_ms=at_ms,
         cluster_id=answers.cluster.cluster_id,
         controller_id=None if controller is None else controller.id,
-        brokers=_brokers(answers, topics.values()),
+        brokers=_brokers(answers),
         topics=topics,
         groups=groups,
         transactions=transactions,
-        totals=_totals(answers, topics.values(), groups.values(), sizes),
+        totals=_totals(answers, topics.values(), groups.values()),
         groups_of_topic=_groups_of_topic(groups.values()),
         transactions_of_topic=_transactions_of_topic(transactions.values()),
         told_at_ms=answers.told_at_ms,
@@ -58,10 +66,31 @@ def snapshot_of(
 # Topics
 
 
-def _topic(
-    topic: TopicDescription, answers: ClusterAnswers, sizes: Mapping[Replica, int], rates: Rates
-) -> TopicSnapshot:
-    partitions = tuple(_partition(topic.name, each, answers, sizes) for each in topic.partitions)
+def _topics(
+    answers: ClusterAnswers, rates: Rates, changes: Changes | None
+) -> dict[str, TopicSnapshot]:
+    before = {} if changes is None else changes.before.topics
+    changed: Set[str] = frozenset() if changes is None else changes.topics
+    topics = {}
+    for name in before if before.keys() == answers.topics.keys() else sorted(answers.topics):
+        known = before.get(name)
+        if known is None or name in changed:
+            topics[name] = _topic(answers.topics[name], answers, rates)
+        elif known.records_per_second != rates.written.get(
+            name
+        ) or known.bytes_per_second != rates.grown.get(name):
+            topics[name] = replace(
+                known,
+                records_per_second=rates.written.get(name),
+                bytes_per_second=rates.grown.get(name),
+            )
+        else:
+            topics[name] = known
+    return topics
+
+
+def _topic(topic: TopicDescription, answers: ClusterAnswers, rates: Rates) -> TopicSnapshot:
+    partitions = tuple(_partition(topic.name, each, answers) for each in topic.partitions)
     settings = answers.settings.get(topic.name)
     return TopicSnapshot(
         name=topic.name,
@@ -81,11 +110,14 @@ def _topic(
     )
 
 
-def _partition(
-    topic: str, info: TopicPartitionInfo, answers: ClusterAnswers, sizes: Mapping[Replica, int]
-) -> PartitionSnapshot:
+def _partition(topic: str, info: TopicPartitionInfo, answers: ClusterAnswers) -> PartitionSnapshot:
     key = TopicPartition(topic, info.partition)
     leader_id = None if info.leader is None else info.leader.id
+    end_offset = answers.end_offsets.get(key)
+    last_stable_offset = answers.stable_offsets.get(key)
+    if end_offset is not None and last_stable_offset is not None:
+        # It is asked for after the end, which may have moved in between.
+        last_stable_offset = min(last_stable_offset, end_offset)
     return PartitionSnapshot(
         topic=topic,
         partition=info.partition,
@@ -95,9 +127,9 @@ def _partition(
         in_sync_replicas=tuple(node.id for node in info.in_sync_replicas),
         offline_replicas=tuple(node.id for node in info.offline_replicas),
         start_offset=answers.start_offsets.get(key),
-        end_offset=answers.end_offsets.get(key),
-        last_stable_offset=answers.stable_offsets.get(key),
-        size_bytes=None if leader_id is None else sizes.get((leader_id, key)),
+        end_offset=end_offset,
+        last_stable_offset=last_stable_offset,
+        size_bytes=None if leader_id is None else answers.sizes.get((leader_id, key)),
     )
 
 
@@ -123,23 +155,7 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
 # Brokers
 
 
-def _replica_sizes(answers: ClusterAnswers) -> dict[Replica, int]:
-    return {
-        (broker, partition): replica.size_bytes
-        for broker, log_dirs in answers.log_dirs.items()
-        for log_dir in log_dirs.values()
-        for partition, replica in log_dir.replicas.items()
-        if not replica.is_future
-    }
-
-
-def _brokers(answers: ClusterAnswers, topics: Iterable[TopicSnapshot]) -> dict[int, BrokerSnapshot]:
-    leaders: Counter[int | None] = Counter()
-    replicas: Counter[int] = Counter()
-    for topic in topics:
-        leaders.update(each.leader_id for each in topic.partitions)
-        for partition in topic.partitions:
-            replicas.update(partition.replicas)
+def _brokers(answers: ClusterAnswers) -> dict[int, BrokerSnapshot]:
     controller = answers.cluster.controller
     return {
         node.id: BrokerSnapshot(
@@ -148,8 +164,8 @@ def _brokers(answers: ClusterAnswers, topics: Iterable[TopicSnapshot]) -> dict[i
             port=node.port,
             rack=node.rack,
             is_controller=controller is not None and controller.id == node.id,
-            leader_count=leaders[node.id],
-            replica_count=replicas[node.id],
+            leader_count=answers.placed.leaders.get(node.id, 0),
+            replica_count=answers.placed.replicas.get(node.id, 0),
             log_dirs=_log_dirs(node.id, answers),
         )
         for node in sorted(answers.cluster.nodes)
@@ -245,7 +261,6 @@ def _totals(
     answers: ClusterAnswers,
     topics: Iterable[TopicSnapshot],
     groups: Iterable[GroupSnapshot],
-    sizes: Mapping[Replica, int],
 ) -> ClusterTotals:
     every = list(topics)
     some_groups = list(groups)
@@ -253,7 +268,7 @@ def _totals(
         topic_count=len(every),
         partition_count=sum(len(topic.partitions) for topic in every),
         record_count=_sum(topic.record_count for topic in every),
-        size_bytes=sum(sizes.values()) if Part.LOG_DIRS in answers.told_at_ms else None,
+        size_bytes=sum(answers.sizes.values()) if Part.LOG_DIRS in answers.told_at_ms else None,
         records_per_second=_known_sum(topic.records_per_second for topic in every),
         bytes_per_second=_known_sum(topic.bytes_per_second for topic in every),
         consumed_per_second=_known_sum(group.records_per_second for group in some_groups),

@@ -68,6 +68,21 @@ class BrokerInternals:
         """The rates of the last reports, the oldest first; without those of APIs, but for the newest."""
         return self._samples
 
+    def measured(self) -> dict[str, float | None]:
+        """What the newest report says of the cluster's history, by the names of its totals."""
+        latest = self.latest
+        rates = None if latest is None else latest.rates
+        if rates is None:
+            return {}
+        return {
+            "requests_per_second": rates.requests_per_second,
+            "errors_per_second": rates.errors_per_second,
+            "request_p50_ms": rates.median_ms,
+            "request_p99_ms": rates.p99_ms,
+            "received_bytes_per_second": rates.received_bytes_per_second,
+            "sent_bytes_per_second": rates.sent_bytes_per_second,
+        }
+
     def start(self) -> None:
         """Begin."""
         if self._client is not None:

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from ottla.client.admin_model.transactions import TransactionDescription, TransactionState
 from ottla.console.http.errors import ApiError
 from ottla.console.transactions.held import GroupPosition, HeldPartition
+from ottla.console.transactions.own_records import OwnRecords
 from ottla.inspection.transactions import PartitionTransaction
 
 
@@ -33,6 +34,8 @@ class AbortPlan:
     started_at_ms: int | None
     steps: tuple[str, ...]
     partitions: tuple[HeldPartition, ...]
+    lost: OwnRecords
+    """What readers of committed records never see."""
     freed_count: int
     """The offsets that readers of committed records get to see."""
     groups: tuple[str, ...]
@@ -43,6 +46,7 @@ def fence_plan(
     transactional_id: str,
     description: TransactionDescription,
     partitions: tuple[HeldPartition, ...],
+    lost: OwnRecords,
 ) -> AbortPlan:
     """The plan for the open transaction of an id; an error if it has none."""
     if description.state is not TransactionState.ONGOING:
@@ -55,7 +59,7 @@ def fence_plan(
         f"The producer that runs now (producer id {producer_id}, epoch {epoch}) is fenced: its next request "
         "fails with PRODUCER_FENCED or INVALID_PRODUCER_EPOCH, and it has to be started again.",
         f"The coordinator writes an abort marker to {_counted(count, 'partition')}. Readers of committed "
-        "records never see what the transaction wrote there.",
+        f"records never see {_written(lost)} the transaction wrote there.",
     ]
     if any(each.topic == "__consumer_offsets" for each in partitions):
         steps.append("Offsets that the transaction was going to commit for groups are dropped.")
@@ -67,12 +71,13 @@ def fence_plan(
         started_at_ms=description.transaction_start_time_ms,
         steps=(*steps, *_consequences(partitions)),
         partitions=partitions,
+        lost=lost,
         freed_count=sum(each.freed_count for each in partitions),
         groups=_waiting_groups(partitions),
     )
 
 
-def marker_plan(hanging: PartitionTransaction, held: HeldPartition) -> AbortPlan:
+def marker_plan(hanging: PartitionTransaction, held: HeldPartition, lost: OwnRecords) -> AbortPlan:
     """The plan for a transaction that hangs on a partition."""
     spec = hanging.abort_spec
     steps = [
@@ -81,7 +86,7 @@ def marker_plan(hanging: PartitionTransaction, held: HeldPartition) -> AbortPlan
         + f": one abort marker for producer id {spec.producer_id}, epoch {spec.producer_epoch}, with "
         f"coordinator epoch {spec.coordinator_epoch}.",
         f"The transaction that is open there since offset {hanging.start_offset} ends as aborted. Readers of "
-        "committed records never see what it wrote.",
+        f"committed records never see {_written(lost)} it wrote.",
         "No coordinator knows this transaction, so no other partition changes, and no producer is fenced.",
     ]
     return AbortPlan(
@@ -92,6 +97,7 @@ def marker_plan(hanging: PartitionTransaction, held: HeldPartition) -> AbortPlan
         started_at_ms=None,
         steps=(*steps, *_consequences((held,))),
         partitions=(held,),
+        lost=lost,
         freed_count=held.freed_count,
         groups=_waiting_groups((held,)),
     )
@@ -160,6 +166,17 @@ def _waiting_groups(partitions: Iterable[HeldPartition]) -> tuple[str, ...]:
         if group.position is GroupPosition.WAITING
     }
     return tuple(sorted(names))
+
+
+def _written(lost: OwnRecords) -> str:
+    """`what`, or `the 6 records that`."""
+    if not lost.is_whole:
+        return (
+            f"what, at least {_counted(lost.record_count, 'record')},"
+            if lost.record_count
+            else "what"
+        )
+    return "what" if not lost.record_count else f"the {_counted(lost.record_count, 'record')} that"
 
 
 def _counted(count: int, noun: str) -> str:

@@ -19,6 +19,7 @@ from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import dotted_names, find_option
 from ottla.config.producer import ProducerConfig
 from ottla.doors.door import Door
+from ottla.doors.listening_socket import listen_at
 from ottla.doors.login import Accounts
 from ottla.errors import ConfigError, IllegalStateError
 from ottla.event_loop import new_event_loop
@@ -208,15 +209,10 @@ def _check_dependencies() -> None:
 
 
 def _listening_socket(endpoint: Endpoint) -> socket.socket:
-    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((endpoint.host, endpoint.port))
+        return listen_at(endpoint)
     except OSError as error:
-        listening.close()
         raise ConfigError(f"cannot listen at {endpoint}: {error.strerror}") from error
-    return listening
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -8,9 +8,11 @@ export const ROUTES = [
   { path: "/groups", view: "groups", label: "Groups", key: "g", section: "Clients" },
   { path: "/groups/:group", view: "group" },
   { path: "/transactions", view: "transactions", label: "Transactions", key: "x", section: "Clients" },
+  { path: "/transactions/:id", view: "transaction" },
   { path: "/producers", view: "producers", label: "Producers", key: "p", section: "Clients" },
   { path: "/apps", view: "apps", label: "Apps and dead letters", key: "a", section: "Programs" },
   { path: "/pipelines", view: "pipelines", label: "Pipelines", key: "l", section: "Programs" },
+  { path: "/pipelines/:name", view: "pipeline" },
   { path: "/broker", view: "broker", label: "Broker", key: "b", section: "Cluster" },
 ];
 
@@ -23,9 +25,11 @@ const LOADERS = {
   groups: () => import("./views/groups.js"),
   group: () => import("./views/group.js"),
   transactions: () => import("./views/transactions.js"),
+  transaction: () => import("./views/transaction.js"),
   producers: () => import("./views/producers.js"),
   apps: () => import("./views/apps.js"),
   pipelines: () => import("./views/pipelines.js"),
+  pipeline: () => import("./views/pipeline.js"),
   broker: () => import("./views/broker.js"),
 };
 

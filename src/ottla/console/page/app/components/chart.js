@@ -10,18 +10,19 @@ const COLOURS = ["--chart-1", "--chart-2", "--chart-3", "--chart-4", "--chart-5"
 const DASHES = [[], [6, 4], [2, 3], [10, 4, 2, 4], [1, 4], [8, 2]];
 const READ_OUT_ROWS = 12;
 
-// times: milliseconds; series: [{ label, values }], with null where nothing is known; unit: a key of FORMATS.
-export function Chart({ title, times, series, unit = "count", height = 180, isTitleHidden = false }) {
+// times: milliseconds; series: [{ label, values, colour: 1 to 6 }], with null where nothing is known; unit: a key of
+// FORMATS; kind: lines, or bars, where series stand on top of each other.
+export function Chart({ title, times, series, unit = "count", height = 180, kind = "lines", isTitleHidden = false }) {
   const place = useRef(null);
   const plot = useRef(null);
   const [at, setAt] = useState(null);
   const themeNow = useStore(theme);
   const format = FORMATS[unit];
   const names = series.map(({ label }) => label).join("\n");
-  const data = useMemo(() => [times.map((ms) => ms / 1000), ...series.map(({ values }) => values)], [times, series]);
+  const data = useMemo(() => [times.map((ms) => ms / 1000), ...(kind === "bars" ? piled(series) : series.map(({ values }) => values))], [times, series]);
 
   useEffect(() => {
-    const options = optionsFor({ element: place.current, series, format, height, onCursor: setAt });
+    const options = optionsFor({ element: place.current, series, format, height, kind, onCursor: setAt });
     const made = (plot.current = new uPlot(options, data, place.current));
     const observer = new ResizeObserver(([{ contentRect }]) => made.setSize({ width: Math.max(50, contentRect.width), height }));
     observer.observe(place.current);
@@ -30,13 +31,13 @@ export function Chart({ title, times, series, unit = "count", height = 180, isTi
       made.destroy();
       plot.current = null;
     };
-  }, [names, unit, height, themeNow]);
+  }, [names, unit, height, kind, themeNow]);
   useEffect(() => plot.current?.setData(data), [data]);
 
   const shown = at ?? times.length - 1;
   return html`<figure class="chart">
     <figcaption class="chart-head"><span class=${isTitleHidden ? "visually-hidden" : "chart-title"}>${title}</span>
-      <ul class="legend">${series.map(({ label, values }, index) => html`<li key=${label}><svg class=${`legend-line chart-colour-${(index % COLOURS.length) + 1}`} viewBox="0 0 18 4" aria-hidden="true"><path d="M0 2h18" stroke-dasharray=${DASHES[index % DASHES.length].join(" ")} /></svg>${label} <b>${format(values[shown])}</b></li>`)}
+      <ul class="legend">${series.map(({ label, values }, index) => html`<li key=${label}><svg class=${`legend-line chart-colour-${colourOf(series, index)}`} viewBox="0 0 18 4" aria-hidden="true"><path d="M0 2h18" stroke-dasharray=${kind === "bars" ? "" : DASHES[index % DASHES.length].join(" ")} /></svg>${label} <b>${format(values[shown])}</b></li>`)}
         ${at !== null && html`<li class="muted">${clock(times[at])}</li>`}</ul>
     </figcaption>
     <div class="chart-canvas" ref=${place} aria-hidden="true"></div>
@@ -47,13 +48,30 @@ export function Chart({ title, times, series, unit = "count", height = 180, isTi
 function ReadOut({ title, times, series, format }) {
   const step = Math.max(1, Math.ceil(times.length / READ_OUT_ROWS));
   const rows = times.map((ms, index) => [ms, index]).filter((_, index) => (times.length - 1 - index) % step === 0);
-  return html`<table class="visually-hidden"><caption>${title}</caption>
+  // A table does not shrink below its content, and would widen a narrow page.
+  return html`<div class="visually-hidden"><table><caption>${title}</caption>
     <thead><tr><th scope="col">Time</th>${series.map(({ label }) => html`<th scope="col">${label}</th>`)}</tr></thead>
     <tbody>${rows.map(([ms, index]) => html`<tr><th scope="row">${clock(ms)}</th>${series.map(({ values }) => html`<td>${format(values[index])}</td>`)}</tr>`)}</tbody>
-  </table>`;
+  </table></div>`;
 }
 
-function optionsFor({ element, series, format, height, onCursor }) {
+const colourOf = (series, index) => series[index].colour ?? (index % COLOURS.length) + 1;
+
+// Bars of the last series are the highest and drawn first: the others stand before them.
+function piled(series) {
+  const sums = [];
+  series.forEach(({ values }, index) => sums.push(values.map((value, at) => (index === 0 ? value : (value ?? 0) + (sums[index - 1][at] ?? 0)))));
+  return sums.reverse();
+}
+
+// Half of the place of a bar, so that the first and the last one are whole.
+function padded(plot, from, to) {
+  const [times] = plot.data;
+  const half = (times.length > 1 ? (times.at(-1) - times[0]) / (times.length - 1) : 10) / 2;
+  return [from - half, to + half];
+}
+
+function optionsFor({ element, series, format, height, kind, onCursor }) {
   const colour = colourReader(element);
   const axis = { stroke: colour("--text-muted"), font: "11px system-ui, sans-serif", ticks: { show: false }, grid: { stroke: colour("--line-soft"), width: 1 } };
   return {
@@ -63,15 +81,16 @@ function optionsFor({ element, series, format, height, onCursor }) {
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     hooks: { setCursor: [(plot) => onCursor(plot.cursor.idx ?? null)] },
-    scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] } },
+    scales: { ...(kind === "bars" && { x: { range: padded } }), y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] } },
     axes: [
       { ...axis, space: 70, size: 26, values: (_, splits) => splits.map((seconds) => clock(seconds * 1000).slice(0, isShort(splits) ? 8 : 5)) },
       { ...axis, size: 72, values: (_, splits) => splits.map((value) => format(value)) },
     ],
     series: [
       {},
-      ...series.map((_, index) => ({
-        stroke: colour(COLOURS[index % COLOURS.length]),
+      ...(kind === "bars" ? series.map((_, index) => barsOf(colour(COLOURS[colourOf(series, index) - 1]))).reverse() : []),
+      ...(kind === "bars" ? [] : series).map((_, index) => ({
+        stroke: colour(COLOURS[colourOf(series, index) - 1]),
         width: 1.75,
         dash: DASHES[index % DASHES.length],
         points: { show: false },
@@ -80,6 +99,8 @@ function optionsFor({ element, series, format, height, onCursor }) {
     ],
   };
 }
+
+const barsOf = (colour) => ({ stroke: colour, fill: colour, width: 0, points: { show: false }, paths: uPlot.paths.bars({ size: [0.75, 36], align: 0 }) });
 
 // Between labels that are less than a minute apart, seconds tell them apart.
 const isShort = (splits) => splits.length > 1 && splits[1] - splits[0] < 60;

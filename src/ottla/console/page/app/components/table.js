@@ -3,24 +3,28 @@
 import { html, useMemo } from "../../vendor/preact.js";
 import { useAnswer } from "../api.js";
 import { count } from "../format.js";
-import { useQuery } from "../router.js";
+import { searchOf, useQuery } from "../router.js";
 import { IconButton } from "./button.js";
 import { Empty, Loading } from "./empty.js";
 import { SearchField, SelectField } from "./field.js";
 import { Icon } from "./icons.js";
 import { Problem, Problems } from "./problems.js";
+import { useSteadyRows } from "./steady_rows.js";
 
 const PAGE_SIZES = [25, 50, 100, 250, 500];
 const PAGE_SIZE = 50;
 
 // The plain one: `sort` and `order` say how the rows are sorted, `onSort(id, order)` asks for another order.
-export function Table({ caption, columns, rows, rowKey, sort, order, onSort, empty, rowClass }) {
+// Rows keep their places while they are read; `version` says when the user asked for others.
+export function Table({ caption, columns, rows: found, rowKey, sort, order, onSort, empty, rowClass, version = "" }) {
+  const { rows, gone, listeners } = useSteadyRows(found, rowKey, `${version} ${sort} ${order}`);
+  const classOf = (row, index) => [rowClass?.(row), gone.has(rowKey(row, index)) && "row-gone"].filter(Boolean).join(" ") || undefined;
   return html`<div class="table-scroll" role="region" aria-label=${caption} tabindex="0">
     <table class="table">
       <caption class="visually-hidden">${caption}</caption>
       <thead><tr>${columns.map((column) => html`<${Heading} key=${column.id} ...${{ column, sort, order, onSort }} />`)}</tr></thead>
-      <tbody>
-        ${rows.map((row, index) => html`<tr key=${rowKey(row, index)} class=${rowClass?.(row)}>${columns.map((column, at) => cellOf(column, row, at))}</tr>`)}
+      <tbody ...${listeners}>
+        ${rows.map((row, index) => html`<tr key=${rowKey(row, index)} class=${classOf(row, index)}>${columns.map((column, at) => cellOf(column, row, at))}</tr>`)}
         ${rows.length === 0 && html`<tr class="table-none"><td colspan=${columns.length}>${empty ?? html`<${Empty} title="Nothing here" />`}</td></tr>`}
       </tbody>
     </table>
@@ -45,7 +49,7 @@ function Heading({ column, sort, order, onSort }) {
 
 // A table whose server sorts, filters and cuts into pages; its state is in the address. The answer of `path` has `rows`
 // (or the field that `rowsOf` picks), `total` and `problems`. `filters` are more fields for the server:
-// { defaults: { internal: false }, draw: (state, setState) => … }.
+// { defaults: { internal: false }, draw: (state, setState, answer) => … }.
 export function ServerTable({ path, query = {}, caption, columns, rowKey, rowsOf = (answer) => answer.rows, sort, order = "asc", search, filters, empty, live = true, prefix = "", rowClass, children }) {
   const defaults = { q: "", sort, order, offset: 0, limit: PAGE_SIZE, ...filters?.defaults };
   const [state, setState] = useQuery(defaults, { prefix });
@@ -55,14 +59,14 @@ export function ServerTable({ path, query = {}, caption, columns, rowKey, rowsOf
   return html`<div class="table-block" aria-busy=${isLoading ? "true" : undefined}>
     <div class="toolbar">
       ${search && html`<${SearchField} label=${search} value=${state.q} onSearch=${(q) => filter({ q })} />`}
-      ${filters?.draw(state, filter)}
+      ${filters?.draw(state, filter, answer)}
       <div class="toolbar-end">${children}</div>
     </div>
     <${Problem} problem=${problem} onRetry=${reload} />
     <${Problems} problems=${answer?.problems} />
     ${!answer && !problem && html`<${Loading} lines=${8} />`}
     ${answer &&
-    html`<${Table} ...${{ caption, columns, rowKey, rowClass }} rows=${rowsOf(answer)} sort=${state.sort} order=${state.order}
+    html`<${Table} ...${{ caption, columns, rowKey, rowClass }} rows=${rowsOf(answer)} version=${isLoading ? "" : searchOf({ ...query, ...state })} sort=${state.sort} order=${state.order}
         onSort=${(id, next) => setState({ sort: id, order: next, offset: 0 })}
         empty=${isFiltered ? html`<${Empty} icon="search" title="Nothing fits the search">Change the search or the filters.</${Empty}>` : empty} />
       <${Pager} total=${answer.total} offset=${state.offset} limit=${state.limit} onMove=${(changes) => setState(changes)} />`}
