@@ -122,10 +122,14 @@ def test_a_static_member_that_restarts_is_no_rebalance(
         with cluster.static_member(group, topic, "one"):
             pass
     timeline = rebalances(api, group, 2)
-    assert [row["kind"] for row in timeline["rebalances"]] == ["rebalanced", "restarted"]
+    # kafka-python joins twice where it does not know the topic yet.
+    before, restarted = timeline["rebalances"][-2:]
+    assert (before["kind"], restarted["kind"]) == ("rebalanced", "restarted")
+    assert before["number"] == restarted["number"]
+    assert "without a rebalance" in restarted["why"][0]
     (lane,) = timeline["lanes"]
     assert (lane["instance_id"], lane["client_id"]) == ("one", "client-of-one")
-    assert [stint["partition_count"] for stint in lane["stints"]] == [2, 2]
+    assert [stint["partition_count"] for stint in lane["stints"][-2:]] == [2, 2]
 
 
 def test_the_brokers_own_reasons_are_told(cluster: GroupCluster, api: ApiClient) -> None:
