@@ -179,7 +179,11 @@ class ClusterQuestions:
 
     async def _ask_topics(self) -> None:
         found = await self._admin.describe_all_topics(list_internal=True, timeout=PIECE_SECONDS)
+        led_count = len(self.known.led)
         self.known.add_topics(found)
+        if len(self.known.led) > led_count:
+            # Somebody who has just made a topic looks at it now.
+            self.known.states.make_due((Part.START_OFFSETS, Part.TOPIC_CONFIGS))
         self._told(Part.TOPICS)
 
     async def _ask_settings(self) -> None:
