@@ -60,12 +60,21 @@ MORE: Final = (
     State("group-classic", f"/groups/{BILLING}"),
     State("group-consumer", f"/groups/{WAREHOUSE}"),
     State("group-held-up", f"/groups/{MODERATION}"),
+    State("letters", f"/apps/dead-letters/{quote(DEAD_LETTERS)}"),
+    State("letter", f"/apps/dead-letters/{quote(DEAD_LETTERS)}/0/0"),
+    State("letters-done", f"/apps/dead-letters/{quote(DEAD_LETTERS)}?state=done"),
+    State("subject", f"/schemas/subjects/{PAYMENTS}-value"),
+    State("subject-difference", f"/schemas/subjects/{PAYMENTS}-value?tab=difference"),
+    State("subject-protobuf", f"/schemas/subjects/{SHIPMENTS}-value"),
+    State("schema-id", "/schemas/ids/2"),
+    State("no-letter", f"/apps/dead-letters/{quote(DEAD_LETTERS)}/0/999999"),
+    State("no-subject", "/schemas/subjects/there-is-none"),
     State("no-topic", "/topics/there-is-none"),
     State("no-group", "/groups/there-is-none"),
     State("no-view", "/nowhere/at/all"),
 )
 
-NOTHING_THERE: Final = ("no-topic", "no-group", "no-view")
+NOTHING_THERE: Final = ("no-letter", "no-subject", "no-topic", "no-group", "no-view")
 """States of what does not exist: the API answers 404."""
 
 __all__ = ["CHECKOUT", "MORE", "NOTHING_THERE", "PIPELINE", "REFUNDS", "VIEWS", "State"]
