@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from ottla.cli.commands.escapes import unescaped
 from ottla.cli.errors import UsageError
-from ottla.cli.records import json_lines as json_records
-from ottla.cli.records.json_lines import JsonRecordFormatter, RecordToSend
 from ottla.cli.records.text import (
     decode_internal_record,
     internal_topic_formatter,
@@ -21,6 +19,8 @@ from ottla.cli.records.text import (
     template_formatter,
 )
 from ottla.client.model import ConsumerRecord
+from ottla.inspection import json_lines as json_records
+from ottla.inspection.json_lines import JsonRecordFormatter, RecordToSend
 from ottla.records.record import TimestampType
 
 

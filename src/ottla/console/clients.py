@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from ottla.config.producer import ProducerConfig
 from ottla.errors import IllegalStateError
 
 CLIENT_ID: Final = "ottla-console"
+CLOSE_SECONDS: Final = 2.0
 _BYTES: Final[Mapping[str, object]] = {"key.deserializer": "bytes", "value.deserializer": "bytes"}
 _TO_BYTES: Final[Mapping[str, object]] = {"key.serializer": "bytes", "value.serializer": "bytes"}
 # A consumer of the console reads what it was asked for and leaves nothing behind.
@@ -41,6 +43,7 @@ class Clients:
     def __init__(self, options: Mapping[str, object]) -> None:
         self.options: Final = {"client.id": CLIENT_ID, **options}
         self._admin: Admin | None = None
+        self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     def admin(self) -> Admin:
@@ -89,9 +92,18 @@ class Clients:
         """A producer for a thread."""
         return BlockingProducer(self._options_for(ProducerConfig, _TO_BYTES, options))
 
+    async def let_go(self, consumer: Consumer[Any, Any]) -> None:
+        """Close a consumer, also for a caller who is cancelled: the stream of a browser that is gone."""
+        closing = asyncio.get_running_loop().create_task(consumer.close(CLOSE_SECONDS))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        # A browser that is gone cancels each step of its stream, and so every wait in here.
+        await asyncio.shield(closing)
+
     async def close(self) -> None:
         """Close the admin client, once and for all."""
         self._is_closed = True
+        await asyncio.gather(*self._closing, return_exceptions=True)
         if self._admin is not None:
             await self._admin.close()
             self._admin = None

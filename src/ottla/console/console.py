@@ -13,6 +13,7 @@ from ottla.console.clients import Clients
 from ottla.console.cluster.history import ClusterHistory
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.groups.descriptions import GroupDescriptions
+from ottla.console.groups.journal import RebalanceJournal
 from ottla.console.groups.record_lags import RecordLags
 from ottla.console.groups.standing import GroupWatch
 from ottla.console.http.live import LiveEvents
@@ -22,6 +23,7 @@ from ottla.console.internals.event_feed import EventFeed
 from ottla.console.internals.page_client import InternalsClient
 from ottla.console.pipelines.lister import PipelineLister
 from ottla.console.producers.expiration import ProducerExpiration
+from ottla.console.records.registry import record_decoder
 from ottla.console.registry.registry_client import registry_client_of
 from ottla.console.registry.schema_catalog import SchemaCatalog
 from ottla.console.settings import ConsoleSettings
@@ -58,10 +60,15 @@ class Console:
         self.journal: Final = TransactionJournal(self.clients, self.poller)
         self.group_watch: Final = GroupWatch(self.poller)
         self.group_descriptions: Final = GroupDescriptions(self.clients)
+        self.rebalances: Final = RebalanceJournal(
+            self.clients, self.poller, self.live, self._internals_client
+        )
         self.record_lags: Final = RecordLags(self.clients)
         self.pipelines: Final = PipelineLister(
             self.clients, self.poller, self.transactional_ids, self.journal
         )
+        self.record_decoder: Final = record_decoder(settings)
+        self.is_stopping = False
         self.letter_readers: Final = LetterReaders()
         self.letter_tally: Final = LetterTally(self.letter_readers)
         self.letter_changes: Final = LetterChanges(
@@ -83,9 +90,11 @@ class Console:
         self.open_transactions.start()
         self.journal.start()
         self.group_watch.start()
+        self.rebalances.start()
 
     async def end_streams(self) -> None:
         """End what browsers listen to: streams that are open would keep the server from stopping."""
+        self.is_stopping = True
         await self.live.close()
         await self.events.stop()
 
@@ -95,8 +104,10 @@ class Console:
         await self.letter_changes.close()
         await self.letter_tally.close()
         self.letter_readers.close()
+        await self.rebalances.stop()
         if self.schema_catalog is not None:
             await self.schema_catalog.close()
+        await self.record_decoder.close()
         if self.registry is not None:
             await self.registry.close()
         await self.internals.stop()

@@ -27,8 +27,8 @@ from typing import Final
 
 import yaml
 
-from ottla.cli.records.json_lines import RecordToSend, parse, record_of
 from ottla.errors import ConfigError
+from ottla.inspection.json_lines import RecordToSend, parse, record_of
 from ottla.testing.faults import OWN_CLIENT_ID
 
 Seed = str | os.PathLike[str] | Mapping[str, object]

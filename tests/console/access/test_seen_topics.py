@@ -19,7 +19,7 @@ from ottla.admin import AclOperation, AclResourceType, NewTopic
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 DESCRIBE, READ = AclOperation.DESCRIBE, AclOperation.READ
 SECONDS = 20
-OF_A_TOPIC = ("", "/partitions", "/history", "/configs")
+OF_A_TOPIC = ("", "/partitions", "/history", "/groups", "/configs")
 HEADERS = {"x-ottla-console": "1"}
 
 

@@ -40,9 +40,11 @@ VIEWS: Final = (
     State("groups", "/groups"),
     State("group", f"/groups/{SEARCH_INDEX}"),
     State("transactions", "/transactions"),
+    State("transaction", f"/transactions/{REFUNDS}"),
     State("producers", "/producers"),
     State("apps", "/apps"),
     State("pipelines", "/pipelines"),
+    State("pipeline", f"/pipelines/{PIPELINE}"),
     State("broker", "/broker"),
 )
 """Each view once, with something to show."""
@@ -69,12 +71,15 @@ MORE: Final = (
     State("schema-id", "/schemas/ids/2"),
     State("no-letter", f"/apps/dead-letters/{quote(DEAD_LETTERS)}/0/999999"),
     State("no-subject", "/schemas/subjects/there-is-none"),
+    State("transactions-ended", "/transactions?tab=ended"),
+    State("transactions-ids", "/transactions?tab=ids"),
+    State("transaction-committing", f"/transactions/{CHECKOUT}"),
     State("no-topic", "/topics/there-is-none"),
     State("no-group", "/groups/there-is-none"),
+    State("no-transaction", "/transactions/there-is-none"),
+    State("no-pipeline", "/pipelines/there-is-none"),
     State("no-view", "/nowhere/at/all"),
 )
 
-NOTHING_THERE: Final = ("no-letter", "no-subject", "no-topic", "no-group", "no-view")
+NOTHING_THERE: Final = tuple(state.name for state in MORE if state.name.startswith("no-"))
 """States of what does not exist: the API answers 404."""
-
-__all__ = ["CHECKOUT", "MORE", "NOTHING_THERE", "PIPELINE", "REFUNDS", "VIEWS", "State"]

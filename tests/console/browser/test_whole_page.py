@@ -6,10 +6,12 @@ all dialogs, and at the same on Apache Kafka.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from tests.apache_kafka.conftest import kafka_jars
@@ -42,42 +44,52 @@ from tests.lasting import LASTING
 import ottla
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, ViewportSize
+    from playwright.sync_api import Page, Response, ViewportSize
 
 __all__ = ["kafka_jars"]
 
 FAILED_HEADINGS = ("Nothing here", "This view failed", "Not loaded")
 MAX_LINKS = 400
+PARTS_SECONDS = 5.0
 # Views whose every tab stop is visited in `make test`.
 WALKED = ("topics", "records", "transactions")
 EXISTING = [state for state in (*VIEWS, *MORE) if state.name not in NOTHING_THERE]
 
 
+class Shop(NamedTuple):
+    """A cluster with the shop, and what a console of it is told."""
+
+    servers: str
+    settings: dict[str, Any]
+
+
 @pytest.fixture(scope="module", params=["ottla", pytest.param("kafka", marks=pytest.mark.campaign)])
-def shop_url(
+def shop(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """The console of a shop on our broker and, in a campaign, on Apache Kafka."""
+) -> Iterator[Shop]:
+    """On our broker and, in a campaign, on Apache Kafka."""
     if request.param == "ottla":
         with (
             ottla.Broker({**LASTING, **BROKER_OPTIONS}, metrics="127.0.0.1:0") as broker,
-            _console_of_shop(broker.bootstrap_servers, broker.metrics_url) as url,
+            shop_process(broker.bootstrap_servers) as registry_url,
         ):
-            yield url
+            internals = broker.metrics_url.removesuffix("/metrics")
+            settings = {"registry_url": registry_url, "internals_url": internals}
+            yield Shop(broker.bootstrap_servers, settings)
         return
     jars: Path = request.getfixturevalue("kafka_jars")
     folder = tmp_path_factory.mktemp("kafka")
-    with running_kafka(jars, folder, BROKER_OPTIONS) as address, _console_of_shop(address) as url:
-        yield url
-
-
-@contextmanager
-def _console_of_shop(servers: str, metrics_url: str | None = None) -> Iterator[str]:
-    internals = None if metrics_url is None else metrics_url.removesuffix("/metrics")
     with (
-        shop_process(servers) as registry_url,
-        serving(servers, registry_url=registry_url, internals_url=internals) as console,
+        running_kafka(jars, folder, BROKER_OPTIONS) as address,
+        shop_process(address) as registry_url,
     ):
+        yield Shop(address, {"registry_url": registry_url})
+
+
+@pytest.fixture(scope="module")
+def shop_url(shop: Shop) -> Iterator[str]:
+    """A console of the shop."""
+    with serving(shop.servers, **shop.settings) as console:
         yield console.url
 
 
@@ -227,8 +239,30 @@ def assert_same_after_reload(page: Page) -> None:
     before = signature(page)
     page.reload()
     settle(page)
-    after = signature(page)
+    # Parts of a view may come later than it does.
+    deadline = time.monotonic() + PARTS_SECONDS
+    while (after := signature(page)) != before and time.monotonic() < deadline:
+        page.wait_for_timeout(100)
     assert after == before
+
+
+def buttons_of(page: Page) -> list[str]:
+    """The labels of the view's buttons that can be pressed, but for those that sort."""
+    found: list[str] = page.evaluate(
+        """() => [...new Set([...document.querySelectorAll('main button:enabled:not(.sort)')]
+            .filter((each) => each.checkVisibility())
+            .map((each) => each.getAttribute('aria-label') ?? each.textContent.trim()))]"""
+    )
+    return found
+
+
+def pressed(page: Page, label: str) -> bool:
+    """Presses a button, if it is still there: what a view offers can depend on what happens in the shop."""
+    button = page.locator("main").get_by_role("button", name=label, exact=True).first
+    if button.count() == 0 or not button.is_enabled():
+        return False
+    button.click()
+    return True
 
 
 @pytest.mark.campaign
@@ -239,15 +273,10 @@ def test_dialogs_are_accessible_and_close_with_escape(
     """Each button of a view that opens a dialog; nothing is confirmed."""
     open_address(page, shop_url, state.path)
     findings = Findings()
-    labels = page.evaluate(
-        """() => [...new Set([...document.querySelectorAll('main button:enabled:not(.sort)')]
-            .filter((each) => each.checkVisibility())
-            .map((each) => each.getAttribute('aria-label') ?? each.textContent.trim()))]"""
-    )
-    for label in labels:
+    for label in buttons_of(page):
         open_address(page, shop_url, state.path)
-        button = page.locator("main").get_by_role("button", name=label, exact=True).first
-        button.click()
+        if not pressed(page, label):
+            continue
         dialog = page.locator("dialog[open]")
         if dialog.count() == 0:
             continue
@@ -256,5 +285,40 @@ def test_dialogs_are_accessible_and_close_with_escape(
             assert_accessible(page)
             page.keyboard.press("Escape")
             dialog.wait_for(state="detached")
+            button = page.locator("main").get_by_role("button", name=label, exact=True).first
             assert button.evaluate("each => each === document.activeElement"), "where is the focus?"
+    findings.check()
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(600)
+def test_a_read_only_page_offers_nothing_that_is_refused(page: Page, shop: Shop) -> None:
+    """Each button of each view is pressed, and of each dialog the last one: no answer is 403."""
+    refused: list[str] = []
+
+    def look(response: Response) -> None:
+        if response.status == HTTPStatus.FORBIDDEN:
+            refused.append(f"{response.request.method} {response.url}")
+
+    page.on("response", look)
+    findings = Findings()
+    with serving(shop.servers, is_read_only=True, **shop.settings) as console:
+        for state in EXISTING:
+            open_address(page, console.url, state.path)
+            for label in buttons_of(page):
+                open_address(page, console.url, state.path)
+                if not pressed(page, label):
+                    continue
+                if page.locator("dialog[open]").count():
+                    page.wait_for_function("() => !document.querySelector('dialog[open] .loading')")
+                    last = page.locator("dialog[open] footer button").last
+                    if last.count() and last.is_enabled():
+                        last.click()
+                        page.wait_for_function(
+                            "() => !document.querySelector('dialog[open] [aria-busy=true]')"
+                        )
+                with findings.of(f"{state.name}, {label}"):
+                    assert not refused, refused
+                refused.clear()
+        page.goto("about:blank")  # the console ends before the page
     findings.check()

@@ -160,3 +160,58 @@ def test_a_topic_that_does_not_exist_is_not_found(api: ApiClient) -> None:
         status, text = api.refused("GET", f"/api/topics/nobody-made-it{path}")
         assert status == 404
         assert "no topic 'nobody-made-it'" in text
+
+
+def test_markers_do_not_count_as_records_that_a_group_has_yet_to_read(
+    cluster: Cluster, api: ApiClient
+) -> None:
+    topic, name, group = cluster.topic("marked"), cluster.name("writer"), cluster.name("reader")
+    with cluster.producer(name) as producer:
+        for n in range(3):
+            producer.begin_transaction()
+            write(producer, topic, b"%d" % n)
+            producer.commit_transaction(SECONDS)
+    # Three records and three markers; all records but the last one are read.
+    commit(cluster, group, topic, 3)
+    row_of(api, topic, lag=3)
+
+    def counted(page: Any) -> Any:
+        rows = page["rows"]
+        return rows[0] if rows and rows[0]["is_counted"] else None
+
+    row = api.soon(f"/api/topics/{topic}/groups", counted)
+    assert (row["group_id"], row["lag"], row["record_lag"]) == (group, 3, 1)
+    assert (row["partition_count"], row["lagging_count"], row["state"]) == (1, 1, "Empty")
+    assert row["first_at_ms"] > 0
+    commit(cluster, group, topic, 5)
+    row_of(api, topic, lag=1)
+    row = api.soon(
+        f"/api/topics/{topic}/groups", lambda page: page["rows"][0]["record_lag"] == 0 and page
+    )["rows"][0]
+    assert (row["lag"], row["record_lag"]) == (1, 0), "only a marker is left"
+    found = api.get(f"/api/topics/{topic}/groups", q="no such group")
+    assert (found["total"], found["rows"], found["lag"]) == (0, [], 0)
+
+
+def test_a_group_waits_where_a_transaction_holds_it_up_and_has_lost_what_was_deleted(
+    cluster: Cluster, api: ApiClient
+) -> None:
+    topic, group = cluster.topic("waits", 2), cluster.name("reader")
+    with (
+        ottla.Producer(bootstrap_servers=cluster.servers) as plain,
+        ottla.Admin(bootstrap_servers=cluster.servers) as admin,
+        cluster.producer(cluster.name("holder")) as producer,
+    ):
+        for n in range(3):
+            plain.send(topic, b"%d" % n, partition=1).result(SECONDS)
+        admin.alter_consumer_group_offsets(group, {(topic, 0): 0, (topic, 1): 1})
+        admin.delete_records({(topic, 1): 2})
+        producer.begin_transaction()
+        write(producer, topic, b"held")
+
+        def waits(page: Any) -> bool:
+            rows = page["rows"]
+            return bool(rows) and (rows[0]["waiting_count"], rows[0]["lost_count"]) == (1, 1)
+
+        row_of(api, topic, unstable_count=1)
+        api.soon(f"/api/topics/{topic}/groups", waits)

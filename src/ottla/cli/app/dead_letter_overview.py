@@ -14,10 +14,10 @@ from ottla.cli.commands.syntax import Arguments
 from ottla.cli.connection import admin_of
 from ottla.cli.errors import CommandError
 from ottla.cli.exit_codes import DONE
-from ottla.cli.records.json_lines import JsonRecordFormatter
 from ottla.cli.records.text import data_of
 from ottla.cli.terminal.output import Output, Row, columns, repeat, say
 from ottla.inspection.dead_letters.letters import Letter, LetterReader, LetterSpan
+from ottla.inspection.json_lines import JsonRecordFormatter
 
 if TYPE_CHECKING:
     from ottla.client.admin_model.topics import TopicDescription

@@ -1,4 +1,4 @@
 """Commands that move records between topics and files or terminals: `produce`, `consume`, `deletion`.
 
-The formats of records as text, JSON and lines of input are here, for all commands.
+The formats of records as text and as lines of input are here, for all commands.
 """

@@ -18,7 +18,6 @@ from ottla.cli.connection import (
 )
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.exit_codes import DONE, FAILED
-from ottla.cli.records.json_lines import JsonRecordFormatter
 from ottla.cli.records.ranges import Range, RangeLimits, partitions_of, ranges_of, topics_of
 from ottla.cli.records.text import (
     RecordDecoder,
@@ -33,6 +32,7 @@ from ottla.cli.terminal.output import say
 from ottla.cli.terminal.signals import StopRequest
 from ottla.cli.topics.selection import is_name, split_words
 from ottla.errors import DeserializationError, TimedOutError
+from ottla.inspection.json_lines import JsonRecordFormatter
 from ottla.inspection.stored_records import is_decodable
 from ottla.model import TopicPartition
 

@@ -14,10 +14,10 @@ from ottla.client.send.delivery import accepted_before
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:
-    from ottla.cli.records.json_lines import RecordToSend
     from ottla.client.blocking.producer import Producer
     from ottla.client.model import RecordMetadata
     from ottla.client.send.delivery import RecordFuture, SentRecords
+    from ottla.inspection.json_lines import RecordToSend
 
 # How much may be unacknowledged before the oldest is waited for.
 _IN_FLIGHT_RECORDS: Final = 200_000

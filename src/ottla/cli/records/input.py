@@ -10,10 +10,10 @@ from typing import BinaryIO, Final, NamedTuple
 
 from ottla.cli.commands.syntax import Arguments
 from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.records import json_lines as json_records
-from ottla.cli.records.json_lines import RecordToSend
 from ottla.cli.terminal.output import say
 from ottla.client.model import Headers
+from ottla.inspection import json_lines as json_records
+from ottla.inspection.json_lines import RecordToSend
 
 READ_BYTES: Final = 1 << 16
 # The largest record: input without delimiters must not fill the memory.

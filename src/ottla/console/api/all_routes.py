@@ -7,6 +7,7 @@ from typing import Final
 from ottla.console.api import (
     apps,
     broker,
+    group_rebalances,
     groups,
     overview,
     pipelines,
@@ -16,6 +17,7 @@ from ottla.console.api import (
     session,
     topic_changes,
     topic_configs,
+    topic_groups,
     topics,
     transactions,
 )
@@ -29,8 +31,10 @@ ALL_ROUTES: Final[list[Route]] = with_openapi(
         *topics.ROUTES,
         *topic_changes.ROUTES,
         *topic_configs.ROUTES,
+        *topic_groups.ROUTES,
         *records.ROUTES,
         *groups.ROUTES,
+        *group_rebalances.ROUTES,
         *transactions.ROUTES,
         *producers.ROUTES,
         *apps.ROUTES,

@@ -39,9 +39,10 @@ from ottla.model import TopicPartition
 
 MAX_CONFIGS: Final = 100
 MAX_PARTITIONS: Final = 100_000
-MAX_DELETED_PARTITIONS: Final = 1_000
+MAX_DELETED_PARTITIONS: Final = 10_000
 # After this time the page shows the change when the poller finds it.
 SEEN_SECONDS: Final = 3.0
+SEEN_PAUSE_SECONDS: Final = 0.05
 
 # Create
 
@@ -334,12 +335,17 @@ async def delete_records(call: Call[None, DeleteRecordsBody]) -> DeleteRecordsAn
 async def _seen(console: Console, is_seen: Callable[[ClusterSnapshot], bool]) -> None:
     """Wait for a snapshot that has the change, so that the page shows it at once."""
     deadline = time.monotonic() + SEEN_SECONDS
+    asked_version = -1
     while time.monotonic() < deadline:
         snapshot = console.poller.snapshot
         if snapshot is not None and is_seen(snapshot):
             return
-        console.poller.poll_soon()
-        await asyncio.sleep(0.1)
+        version = 0 if snapshot is None else snapshot.version
+        if version != asked_version:
+            # A look that had begun before does not have it.
+            console.poller.poll_soon()
+            asked_version = version
+        await asyncio.sleep(SEEN_PAUSE_SECONDS)
 
 
 ROUTES: Final = [

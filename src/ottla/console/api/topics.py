@@ -58,7 +58,7 @@ class TopicsPage:
 async def topics(call: Call[TopicsQuery, None]) -> TopicsPage:
     """The topics that fit the search and the filter."""
     query = call.query
-    _check_page(query.offset, query.limit)
+    check_page(query.offset, query.limit)
     snapshot = (await call.visible()).snapshot
     table = TopicTable(snapshot, held_now(call.console))
     found = table.found(query.q, includes_internal=query.internal)
@@ -80,7 +80,8 @@ def held_now(console: Console) -> dict[str, HeldTopic]:
     return held_topics(watch.standing, (each.partition for each in watch.latest.hanging))
 
 
-def _check_page(offset: int, limit: int) -> None:
+def check_page(offset: int, limit: int) -> None:
+    """Raise ApiError where a page cannot be cut."""
     if offset < 0 or not 0 < limit <= MAX_LIMIT:
         raise bad_request(f"offset is 0 or more, and limit is 1 to {MAX_LIMIT}")
 
@@ -216,7 +217,7 @@ class PartitionsPage:
 async def partitions(call: Call[PartitionsQuery, None]) -> PartitionsPage:
     """The partitions of a topic, with the transactions that hold up their last stable offsets."""
     query = call.query
-    _check_page(query.offset, query.limit)
+    check_page(query.offset, query.limit)
     visible = await call.visible()
     found = topic_of(visible, call.path["topic"])
     least = None if found.settings is None else found.settings.min_in_sync_replicas

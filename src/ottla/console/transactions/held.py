@@ -118,13 +118,14 @@ def held_groups(
         group = snapshot.groups.get(group_id)
         committed = None if group is None else (group.committed or {}).get(partition)
         if committed is not None:
-            position = _position(committed, last_stable_offset)
+            position = group_position(committed, last_stable_offset)
             found.append(HeldGroup(group_id, committed, position))
     order = list(GroupPosition)
     return tuple(sorted(found, key=lambda each: (order.index(each.position), each.group_id)))
 
 
-def _position(committed: int, last_stable_offset: int) -> GroupPosition:
+def group_position(committed: int, last_stable_offset: int) -> GroupPosition:
+    """Where a group is that has committed an offset."""
     if committed < last_stable_offset:
         return GroupPosition.BEHIND
     return GroupPosition.WAITING if committed == last_stable_offset else GroupPosition.BEYOND

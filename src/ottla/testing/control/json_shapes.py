@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.cli.records.json_lines import JsonRecordFormatter
 from ottla.errors import ConfigError
+from ottla.inspection.json_lines import JsonRecordFormatter
 from ottla.model import TopicPartition
 from ottla.testing.clock import BrokerClock
 from ottla.testing.faults import DiskFault, Fault, NetworkPartition

@@ -48,10 +48,11 @@ export function Chart({ title, times, series, unit = "count", height = 180, kind
 function ReadOut({ title, times, series, format }) {
   const step = Math.max(1, Math.ceil(times.length / READ_OUT_ROWS));
   const rows = times.map((ms, index) => [ms, index]).filter((_, index) => (times.length - 1 - index) % step === 0);
-  return html`<table class="visually-hidden"><caption>${title}</caption>
+  // A table does not shrink below its content, and would widen a narrow page.
+  return html`<div class="visually-hidden"><table><caption>${title}</caption>
     <thead><tr><th scope="col">Time</th>${series.map(({ label }) => html`<th scope="col">${label}</th>`)}</tr></thead>
     <tbody>${rows.map(([ms, index]) => html`<tr><th scope="row">${clock(ms)}</th>${series.map(({ values }) => html`<td>${format(values[index])}</td>`)}</tr>`)}</tbody>
-  </table>`;
+  </table></div>`;
 }
 
 const colourOf = (series, index) => series[index].colour ?? (index % COLOURS.length) + 1;
@@ -83,7 +84,7 @@ function optionsFor({ element, series, format, height, kind, onCursor }) {
     scales: { ...(kind === "bars" && { x: { range: padded } }), y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] } },
     axes: [
       { ...axis, space: 70, size: 26, values: (_, splits) => splits.map((seconds) => clock(seconds * 1000).slice(0, isShort(splits) ? 8 : 5)) },
-      { ...axis, size: 72, values: (_, splits) => splits.map((value) => format(value)) },
+      { ...axis, size: element.clientWidth < 420 ? 52 : 66, values: (_, splits) => splits.map((value) => format(value)) },
     ],
     series: [
       {},

@@ -49,7 +49,7 @@ function Heading({ column, sort, order, onSort }) {
 
 // A table whose server sorts, filters and cuts into pages; its state is in the address. The answer of `path` has `rows`
 // (or the field that `rowsOf` picks), `total` and `problems`. `filters` are more fields for the server:
-// { defaults: { internal: false }, draw: (state, setState) => … }.
+// { defaults: { internal: false }, draw: (state, setState, answer) => … }.
 export function ServerTable({ path, query = {}, caption, columns, rowKey, rowsOf = (answer) => answer.rows, sort, order = "asc", search, filters, empty, live = true, prefix = "", rowClass, children }) {
   const defaults = { q: "", sort, order, offset: 0, limit: PAGE_SIZE, ...filters?.defaults };
   const [state, setState] = useQuery(defaults, { prefix });
@@ -59,7 +59,7 @@ export function ServerTable({ path, query = {}, caption, columns, rowKey, rowsOf
   return html`<div class="table-block" aria-busy=${isLoading ? "true" : undefined}>
     <div class="toolbar">
       ${search && html`<${SearchField} label=${search} value=${state.q} onSearch=${(q) => filter({ q })} />`}
-      ${filters?.draw(state, filter)}
+      ${filters?.draw(state, filter, answer)}
       <div class="toolbar-end">${children}</div>
     </div>
     <${Problem} problem=${problem} onRetry=${reload} />

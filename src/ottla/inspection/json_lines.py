@@ -1,4 +1,4 @@
-"""Records as lines of JSON: written by `ottla consume -o json`, read by `ottla produce --format json`.
+"""Records as lines of JSON: written by `ottla consume -o json` and the console, read by `ottla produce --format json`.
 
 The fields are those of rpk. UTF-8 is written as text, other bytes as {"base64": "…"}, and the results of deserializers
 as JSON.
