@@ -213,7 +213,7 @@ def test_topics_fit_a_telephone_and_a_topic_that_is_gone_is_said_to_be(
 
 @pytest.mark.campaign
 def test_ten_thousand_topics_are_searched_at_once(
-    page: Page, broker: ottla.Broker, tmp_path: Path
+    page: Page, faults: PageFaults, broker: ottla.Broker, tmp_path: Path
 ) -> None:
     with ottla.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         for start in range(0, MANY, 1000):
@@ -221,17 +221,18 @@ def test_ten_thousand_topics_are_searched_at_once(
                 [NewTopic(f"topic-{n:05}", num_partitions=1) for n in range(start, start + 1000)]
             )
     with serving(broker.bootstrap_servers) as console:
+        faults.allow(
+            r"503 \(Service Unavailable\)|ERR_"
+        )  # before the first look, and after the end
         page.goto(f"{console.url}/topics?sort=name&order=desc")
         row(page, "topic-09999")
         page.get_by_text("of 10,000").wait_for()
         page.get_by_label("Find a topic").fill("777")
         row(page, "topic-07779")
-        page.get_by_role("button", name="Next page").wait_for()
+        page.get_by_text(re.compile(r"^\d\d in all")).wait_for()
         slowest_ms = 0.0
         for sort in ("name", "records", "lag", "records_per_second", "problems"):
-            answer = page.request.get(f"{console.url}/api/topics?sort={sort}&order=desc")
-            assert answer.ok
-            timing = page.evaluate(
+            took_ms = page.evaluate(
                 """async (path) => {
                     const began = performance.now();
                     await (await fetch(path)).json();
@@ -239,6 +240,6 @@ def test_ten_thousand_topics_are_searched_at_once(
                 }""",
                 f"/api/topics?sort={sort}&order=desc",
             )
-            slowest_ms = max(slowest_ms, timing)
+            slowest_ms = max(slowest_ms, took_ms)
         assert slowest_ms < 1000, slowest_ms
         screenshot(page, "topics-10000", tmp_path)
