@@ -16,6 +16,8 @@ from ottla.cli.commands import SUMMARIES
 PROPERTIES = "client.properties"
 # Commands that connect to no cluster, or whose work is tested elsewhere.
 WITHOUT_A_CLUSTER = {"serve", "log", "test-broker", "demo", "completion", "certs"}
+# A server: its logins are tested in tests/console/access.
+OF_SERVERS = {"console"}
 # An app and a pipeline take their options from their own files.
 OF_PROGRAMS = {"app", "pipeline"}
 
@@ -91,7 +93,7 @@ def write(path: Path, options: dict[str, str]) -> None:
 
 def test_every_command_works_with_the_properties_of_kafkas_tools(run: Ottla) -> None:
     named = {line.split()[0] for line in LINES}
-    assert named >= SUMMARIES.keys() - WITHOUT_A_CLUSTER - OF_PROGRAMS
+    assert named >= SUMMARIES.keys() - WITHOUT_A_CLUSTER - OF_PROGRAMS - OF_SERVERS
     failed = {}
     for line in LINES:
         words, _, stdin = line.partition(" < ")

@@ -24,6 +24,7 @@ class ApiClient:
     """
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self._http = httpx.Client(base_url=url, trust_env=False, timeout=30)
         self._http.headers["x-csrf-token"] = self.get("/api/session").get("token") or ""
 

@@ -11,6 +11,8 @@ import pytest
 
 from ottla.console.apps import letter_counts
 from ottla.console.cluster import cluster_questions, poller
+from ottla.console.groups import broker_notes
+from ottla.console.groups import journal as rebalances
 from ottla.console.pipelines import lister
 from ottla.console.registry import schema_catalog
 from ottla.console.transactions import coordinators, journal, watch
@@ -26,6 +28,8 @@ _QUICK: Final[tuple[tuple[ModuleType, str, object], ...]] = (
     (coordinators, "MIN_AGE_SECONDS", 0.1),
     (lister, "MIN_AGE_SECONDS", 0.1),
     (journal, "PAUSE_SECONDS", 0.1),
+    (rebalances, "PAUSE_SECONDS", 0.1),
+    (broker_notes, "MIN_SECONDS", 0.1),
     (letter_counts, "MIN_PAUSE_SECONDS", 0.1),
     (schema_catalog, "KEPT_SECONDS", 0.3),
 )

@@ -16,6 +16,7 @@ from ottla.core.catalog import (
     Catalog,
     Changes,
     Deleted,
+    Effects,
     NewTopic,
     check_name,
 )
@@ -24,6 +25,7 @@ from ottla.errors import ErrorCode
 
 LIVE = [1, 2, 3]
 ID = uuid.UUID(int=1)
+OTHER_ID = uuid.UUID(int=2)
 
 
 def new(
@@ -222,6 +224,46 @@ def test_the_options_of_a_group_are_kept_until_there_are_none() -> None:
     assert list(removed.values()) == [None]
     catalog.apply(removed)
     assert catalog.group_configs == {}
+
+
+def test_effects_say_what_changes_mean_before_they_are_applied() -> None:
+    catalog = with_topic("orders", 3)
+    orders = catalog.topics["orders"]
+    created = create(catalog, new("refunds", 2), OTHER_ID)
+    grown = catalog.add_partitions("orders", 5, None, LIVE)
+    assert not isinstance(created, Refused)
+    assert not isinstance(grown, Refused)
+
+    effects = catalog.effects_of(
+        {**created, **grown, **catalog.configure_groups({"kitchen": {"a": "b"}})}
+    )
+    assert [(each.topic.name, each.first_partition) for each in effects.grown] == [
+        ("refunds", 0),
+        ("orders", 3),
+    ]
+    assert (effects.deleted, effects.alters_options) == ([], False)
+    assert effects.groups == ["kitchen"]
+
+    configured = catalog.configure(orders, {"retention.ms": "1"})
+    assert catalog.effects_of(configured) == Effects([], [], True, [])
+    assert catalog.effects_of(catalog.configure(orders, orders.config)) == Effects(
+        [], [], False, []
+    )
+    assert catalog.effects_of(catalog.configure_broker("", {})).alters_options
+    assert catalog.effects_of(catalog.delete(orders, 1)).deleted == [orders]
+
+
+def test_a_topic_that_replaces_another_of_its_name_is_new() -> None:
+    catalog = with_topic("orders", 3)
+    orders = catalog.topics["orders"]
+    replacing = create(Catalog({}), new("orders", 3), OTHER_ID)
+    assert not isinstance(replacing, Refused)
+    effects = catalog.effects_of(replacing)
+    assert effects.deleted == [orders]
+    assert [(each.topic.topic_id, each.first_partition) for each in effects.grown] == [
+        (OTHER_ID, 0)
+    ]
+    assert not effects.alters_options
 
 
 def test_internal_topics_are_known_by_their_names() -> None:

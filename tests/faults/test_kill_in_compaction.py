@@ -17,7 +17,13 @@ from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch, crc_matches, read_batch, split_batches
 from ottla.records.record import Record
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 
 KILLS = 12
 TOPIC = "state"
@@ -27,6 +33,19 @@ FETCH_VERSION = 12
 LEAST_BATCHES = 500
 LOAD_SECONDS = 60.0
 COMPACTION_SECONDS = 30.0
+OPENING_SECONDS = 30.0
+
+
+def fetched(connection: RawConnection, request: FetchRequest) -> PartitionData:
+    """The answer about the only partition, as soon as the broker has opened it after its start."""
+    deadline = time.monotonic() + OPENING_SECONDS
+    while True:
+        answer = connection.call(request, FetchResponse, FETCH_VERSION)
+        data: PartitionData = answer.responses[0].partitions[0]
+        if data.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return data
+        in_time(deadline, "the partition was not opened")
+        time.sleep(0.01)
 
 
 def read_compacted(connection: RawConnection) -> dict[bytes, list[Record]]:
@@ -38,8 +57,7 @@ def read_compacted(connection: RawConnection) -> dict[bytes, list[Record]]:
         request = FetchRequest(
             max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[asked])]
         )
-        answer = connection.call(request, FetchResponse, FETCH_VERSION)
-        data = answer.responses[0].partitions[0]
+        data = fetched(connection, request)
         assert data.error_code == ErrorCode.NONE, ErrorCode(data.error_code).name
         if not data.records:
             assert offset == data.high_watermark
@@ -76,8 +94,8 @@ class Writer(threading.Thread):
                 try:
                     with RawConnection(self._address, timeout_seconds=20) as connection:
                         while not self.ending.is_set():
-                            self._send(connection, batch)
-                            batch = self._next()
+                            if self._send(connection, batch):
+                                batch = self._next()
                 except (ConnectionError, TimeoutError):
                     time.sleep(0.01)
         except BaseException as error:
@@ -94,7 +112,8 @@ class Writer(threading.Thread):
             records.append(Record(number, now_ms, key, value))
         return records
 
-    def _send(self, connection: RawConnection, records: list[Record]) -> None:
+    def _send(self, connection: RawConnection, records: list[Record]) -> bool:
+        """Whether the records are acknowledged; not as long as the partition is being opened."""
         data = build_batch(
             records,
             producer_id=self._producer_id,
@@ -103,12 +122,16 @@ class Writer(threading.Thread):
         )
         self.in_flight = records
         error, base_offset = produce(connection, TOPIC, 0, data)
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            time.sleep(0.01)
+            return False
         assert error is ErrorCode.NONE, f"batch {self.batches}: {error.name}"
         self.batches += 1
         for record in records:
             assert record.key is not None
             self.acknowledged[record.key] = base_offset + record.offset, record.value
         self.in_flight = []
+        return True
 
 
 def check(

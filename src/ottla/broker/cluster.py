@@ -65,7 +65,6 @@ class Cluster:
         self.deletion = TopicDeletion(
             store=store,
             catalog=self.catalog,
-            leadership=self._leadership,
             share=self.share,
             commit=self.commit,
             members=lambda: self.nodes.values(),
@@ -79,13 +78,29 @@ class Cluster:
         """Writes changes of the catalog, then applies them."""
         store = self.store.catalog
         store.commit(changes, store.revision)
-        self.catalog.apply(changes)
+        self._follow(changes)
 
-    def reconfigure(self) -> None:
-        """Makes every node load its options from the catalog again."""
-        for member in self.nodes.values():
-            member.options.reload()
-            member.partitions.reconfigure()
+    def _follow(self, changes: Changes) -> None:
+        """Applies changes that are committed, and lets leadership and nodes act on them.
+
+        Whoever decided them does nothing more: a node that only learns of them acts in the same way.
+        """
+        effects = self.catalog.effects_of(changes)
+        members = list(self.nodes.values())
+        for topic in effects.deleted:
+            for member in members:
+                member.partitions.forget_topic(topic)
+        self.catalog.apply(changes)
+        for topic in effects.deleted:
+            self._leadership.forget(topic.topic_id)
+        for grown in effects.grown:
+            self._leadership.place_new(grown.topic, grown.first_partition)
+        for member in members:
+            for group_id in effects.groups:
+                member.options.forget_group(group_id)
+            if effects.alters_options:
+                member.options.reload()
+                member.partitions.reconfigure()
 
     def check_broker_config(self, name: str, altered: Mapping[str, str]) -> Refused | None:
         """Whether a broker, or with an empty name all brokers, may have these options altered."""
@@ -186,10 +201,6 @@ class Cluster:
         led = self.led_now(topic, partition)
         self._leadership.move(topic, partition, node_id)
         self._hand_over([led])
-
-    def place_new(self, topic: Topic, first_partition: int = 0) -> None:
-        """Assigns leaders to new partitions."""
-        self._leadership.place_new(topic, first_partition)
 
     def elect_preferred(self, wanted: Iterable[TopicPartition]) -> list[ErrorCode]:
         """Makes the preferred leaders of partitions lead them where they can, all under one new epoch."""

@@ -14,7 +14,6 @@ from ottla.broker.members import Member
 from ottla.broker.requests.gather_responses import respond_to_all
 from ottla.core.catalog import Catalog, Changes, Deleted, Topic
 from ottla.core.group.machine import GroupMachine
-from ottla.core.leadership import Leadership
 from ottla.core.outcomes import Refused
 from ottla.core.turn import Turn
 from ottla.events import EventLog
@@ -30,14 +29,12 @@ class TopicDeletion:
         self,
         store: LogStore,
         catalog: Catalog,
-        leadership: Leadership,
         share: LoopShare,
         commit: Callable[[Changes], None],
         members: Callable[[], Iterable[Member]],
     ) -> None:
         self._store = store
         self._catalog = catalog
-        self._leadership = leadership
         self._share = share
         self._commit = commit
         self._members = members
@@ -50,12 +47,8 @@ class TopicDeletion:
         """Removes topics from the catalog in one step; `remove_data` does the rest."""
         changes: Changes = {}
         for topic in topics:
-            for member in self._members():
-                member.partitions.forget_topic(topic)
             changes |= self._catalog.delete(topic, now_ms)
         self._commit(changes)
-        for topic in topics:
-            self._leadership.forget(topic.topic_id)
 
     async def finish(self) -> None:
         """Goes on with deletions that are not complete."""

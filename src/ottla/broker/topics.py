@@ -198,7 +198,6 @@ class Topics:
 
     def _created(self, name: str) -> Topic:
         topic = self._catalog.topics[name]
-        self._cluster.place_new(topic)
         logger.info(
             "topic_created",
             "topic %(topic)s created with %(partitions)d partition(s)",
@@ -287,7 +286,6 @@ class Topics:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         for each in extended:
             topic = self._catalog.topics[each.name]
-            self._cluster.place_new(topic, each.old_count)
             logger.info(
                 "partitions_added",
                 "topic %(topic)s: %(partitions)d partitions, where there were %(partitions_before)d",
@@ -305,7 +303,6 @@ class Topics:
         for topic, config in wanted:
             all_changes |= self._catalog.configure(topic, config)
         self._cluster.commit(all_changes)
-        self._cluster.reconfigure()
         for topic, config in wanted:
             logger.info(
                 "topic_configured",

@@ -13,6 +13,7 @@ from ottla.console.clients import Clients
 from ottla.console.cluster.history import ClusterHistory
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.groups.descriptions import GroupDescriptions
+from ottla.console.groups.journal import RebalanceJournal
 from ottla.console.groups.record_lags import RecordLags
 from ottla.console.groups.standing import GroupWatch
 from ottla.console.http.live import LiveEvents
@@ -63,6 +64,9 @@ class Console:
         self.journal: Final = TransactionJournal(self.clients, self.poller)
         self.group_watch: Final = GroupWatch(self.poller)
         self.group_descriptions: Final = GroupDescriptions(self.clients)
+        self.rebalances: Final = RebalanceJournal(
+            self.clients, self.poller, self.live, self._internals_client
+        )
         self.record_lags: Final = RecordLags(self.clients)
         self.pipelines: Final = PipelineLister(
             self.clients, self.poller, self.transactional_ids, self.journal
@@ -90,6 +94,7 @@ class Console:
         self.open_transactions.start()
         self.journal.start()
         self.group_watch.start()
+        self.rebalances.start()
 
     async def end_streams(self) -> None:
         """End what browsers listen to: streams that are open would keep the server from stopping."""
@@ -103,6 +108,7 @@ class Console:
         await self.letter_changes.close()
         await self.letter_tally.close()
         self.letter_readers.close()
+        await self.rebalances.stop()
         if self.schema_catalog is not None:
             await self.schema_catalog.close()
         await self.record_decoder.close()

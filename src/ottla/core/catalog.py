@@ -92,6 +92,24 @@ class Adopted(NamedTuple):
     problems: Sequence[str]
 
 
+class Grown(NamedTuple):
+    """A topic with new partitions, of which this is the first: 0 for a new topic."""
+
+    topic: Topic
+    first_partition: int
+
+
+class Effects(NamedTuple):
+    """What changes of the catalog mean for those who use it."""
+
+    deleted: Sequence[Topic]
+    grown: Sequence[Grown]
+    alters_options: bool
+    """Whether options of topics or brokers are others afterwards."""
+    groups: Sequence[str]
+    """Whose options are others afterwards."""
+
+
 class Catalog:
     """The topics, altered options, users, quotas, ACLs and producer ids of the cluster."""
 
@@ -141,6 +159,31 @@ class Catalog:
             elif key == _PRODUCER_IDS:
                 self.next_producer_id = value
 
+    def effects_of(self, changes: Mapping[str, Any]) -> Effects:
+        """What changes mean that are not applied yet."""
+        deleted: list[Topic] = []
+        grown: list[Grown] = []
+        groups: list[str] = []
+        alters_options = False
+        for key, value in changes.items():
+            if key.startswith(_TOPIC):
+                name = key.removeprefix(_TOPIC)
+                old = self.topics.get(name)
+                new = None if value is None else _topic_of(name, value)
+                is_same = old is not None and new is not None and old.topic_id == new.topic_id
+                if old is not None and not is_same:
+                    deleted.append(old)
+                if new is not None:
+                    first = old.partition_count if old is not None and is_same else 0
+                    if first < new.partition_count:
+                        grown.append(Grown(new, first))
+                    alters_options |= is_same and old is not None and old.config != new.config
+            elif key.startswith(_BROKER_CONFIG):
+                alters_options = True
+            elif key.startswith(_GROUP_CONFIG):
+                groups.append(key.removeprefix(_GROUP_CONFIG))
+        return Effects(deleted, grown, alters_options, groups)
+
     def _apply_topic(self, name: str, value: Any) -> None:
         old = self.topics.pop(name, None)
         if old is not None:
@@ -149,14 +192,7 @@ class Catalog:
         if value is None:
             self.topics_version += 1
             return
-        topic = Topic(
-            name,
-            uuid.UUID(value["id"]),
-            value["partitions"],
-            value["replication_factor"],
-            value["config"],
-            value.get("assignments", ()),
-        )
+        topic = _topic_of(name, value)
         self.topics[name] = topic
         self.topics_by_id[topic.topic_id] = topic
         self._folded[folded_name(name)] = name
@@ -475,6 +511,17 @@ def _check_replicas(
         if problem is not None:
             return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     return None
+
+
+def _topic_of(name: str, value: Mapping[str, Any]) -> Topic:
+    return Topic(
+        name,
+        uuid.UUID(value["id"]),
+        value["partitions"],
+        value["replication_factor"],
+        value["config"],
+        value.get("assignments", ()),
+    )
 
 
 def _topic_change(topic: Topic) -> Changes:

@@ -6,6 +6,7 @@ all dialogs, and at the same on Apache Kafka.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -49,6 +50,7 @@ __all__ = ["kafka_jars"]
 
 FAILED_HEADINGS = ("Nothing here", "This view failed", "Not loaded")
 MAX_LINKS = 400
+PARTS_SECONDS = 5.0
 # Views whose every tab stop is visited in `make test`.
 WALKED = ("topics", "records", "transactions")
 EXISTING = [state for state in (*VIEWS, *MORE) if state.name not in NOTHING_THERE]
@@ -237,7 +239,10 @@ def assert_same_after_reload(page: Page) -> None:
     before = signature(page)
     page.reload()
     settle(page)
-    after = signature(page)
+    # Parts of a view may come later than it does.
+    deadline = time.monotonic() + PARTS_SECONDS
+    while (after := signature(page)) != before and time.monotonic() < deadline:
+        page.wait_for_timeout(100)
     assert after == before
 
 

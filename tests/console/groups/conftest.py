@@ -15,17 +15,19 @@ import pytest
 from tests.apache_kafka.conftest import kafka_jars
 from tests.apache_kafka.programs import running_kafka
 from tests.console.api_client import ApiClient, looking
+from tests.console.quick_polls import quick_polls
 from tests.console.serving import serving
 from tests.lasting import LASTING
 from tests.waiting import in_time
 
 import ottla
 from ottla.admin import NewTopic
-from ottla.console.cluster import poller
 
 __all__ = ["kafka_jars"]
 
 SECONDS = 30
+# Members hear of a rebalance with their next heartbeat.
+CLASSIC: dict[str, object] = {"heartbeat.interval.ms": 100, "session.timeout.ms": 6_000}
 
 
 class GroupCluster:
@@ -78,6 +80,7 @@ class GroupCluster:
                 "auto.offset.reset": "earliest",
                 "auto.commit.interval.ms": 100,
                 "log_level": 0,
+                **({} if "group.protocol" in names else CLASSIC),
                 **names,
             }
         )
@@ -99,6 +102,7 @@ class GroupCluster:
             group_instance_id=instance_id,
             auto_offset_reset="earliest",
             session_timeout_ms=30_000,
+            heartbeat_interval_ms=100,
         )
         with _polled(lambda: consumer.poll(50)):
             deadline = time.monotonic() + SECONDS
@@ -147,12 +151,10 @@ def cluster(
 
 @pytest.fixture(scope="module")
 def api(cluster: GroupCluster) -> Iterator[ApiClient]:
-    """The API of a console that is looked at, and that polls more often than others so that tests are soon done."""
+    """The API of a console that is looked at."""
     with (
-        pytest.MonkeyPatch.context() as patch,
+        quick_polls(),
         serving(cluster.servers, internals_url=cluster.internals_url) as console,
         looking(console.url) as client,
     ):
-        patch.setattr(poller, "WATCHED_SECONDS", 0.2)
-        patch.setattr(poller, "MAX_SHARE", 0.5)
         yield client

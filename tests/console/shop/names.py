@@ -55,6 +55,6 @@ TOPICS: Final = (
     NewTopic(CUSTOMERS, num_partitions=3, configs={"cleanup.policy": "compact"}),
     NewTopic(PAGE_VIEWS, num_partitions=4, configs={"retention.ms": str(7 * 24 * 3_600_000)}),
     NewTopic(RATINGS, num_partitions=1),
-    NewTopic(CLIMATE, num_partitions=2, configs={"retention.ms": str(24 * 3_600_000)}),
+    NewTopic(CLIMATE, num_partitions=1, configs={"retention.ms": str(24 * 3_600_000)}),
     NewTopic(REVENUE, num_partitions=2),
 )

@@ -8,7 +8,13 @@ from ottla.client.admin_model.configs import ConfigEntry, ConfigSynonym, ConfigT
 from ottla.config.options import ConfigSource
 from ottla.console.http.errors import ApiError
 from ottla.console.topics.config_plan import ConfigChange, config_plan
-from ottla.console.topics.config_rows import config_rows, plain_text, state_of
+from ottla.console.topics.config_rows import (
+    config_rows,
+    has_fallback,
+    plain_text,
+    state_of,
+    with_fallback,
+)
 
 TOPIC, DEFAULT, FILE = (
     ConfigSource.DYNAMIC_TOPIC_CONFIG,
@@ -134,6 +140,19 @@ def test_a_fallback_that_the_brokers_have_in_hours_is_told_in_milliseconds() -> 
     assert row.fallback_value == "604800000"
     (row,) = config_rows([ConfigEntry("segment.bytes", "5", TOPIC, synonyms=synonyms)])
     assert row.fallback_value == "168"
+
+
+def test_a_fallback_that_synonyms_do_not_tell_is_that_of_a_new_topic() -> None:
+    alone = ConfigEntry(
+        "retention.ms", "5", TOPIC, synonyms=(ConfigSynonym("retention.ms", "5", TOPIC),)
+    )
+    assert not has_fallback(alone)
+    known = with_fallback(alone, ConfigEntry("retention.ms", "604800000", DEFAULT))
+    assert has_fallback(known)
+    (row,) = config_rows([known])
+    assert (row.value, row.fallback_value, row.has_fallback) == ("5", "604800000", True)
+    assert with_fallback(alone, ConfigEntry("retention.ms", "7", TOPIC)) is alone
+    assert with_fallback(alone, None) is alone
 
 
 def test_documentation_with_html_is_plain_text() -> None:

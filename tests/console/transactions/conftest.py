@@ -21,6 +21,7 @@ from tests.lasting import LASTING
 
 import ottla
 from ottla.admin import NewTopic
+from ottla.client.admin_model.transactions import TransactionDescription
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 
@@ -71,6 +72,11 @@ class Cluster:
         finally:
             with suppress(KafkaException):
                 producer.abort_transaction(SECONDS)
+
+    def describe(self, transactional_id: str) -> TransactionDescription:
+        """What the coordinator knows of an id."""
+        with ottla.Admin(bootstrap_servers=self.servers) as admin:
+            return admin.describe_transactions([transactional_id])[transactional_id]
 
     def committed_values(self, topic: str, count: int, group: str = "") -> list[bytes]:
         """What a reader of committed records gets, as soon as there are so many."""

@@ -39,7 +39,6 @@ class BrokerResources:
         for name, options in changed.items():
             changes = config_changes(cluster.catalog.broker_configs.get(name, {}), options)
             cluster.commit(cluster.catalog.configure_broker(name, options))
-            cluster.reconfigure()
             logger.info(
                 "broker_configured",
                 "broker %(broker)s configured: %(changes)s",

@@ -40,8 +40,6 @@ class GroupResources:
         before = {name: cluster.catalog.group_configs.get(name, {}) for name in changed}
         cluster.commit(cluster.catalog.configure_groups(changed))
         for name, options in changed.items():
-            for member in cluster.nodes.values():
-                member.options.forget_group(name)
             logger.info(
                 "group_configured",
                 "group %(group)s configured: %(changes)s",

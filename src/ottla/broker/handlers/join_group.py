@@ -73,6 +73,7 @@ def _join(node: Node, request: JoinGroupRequest, context: RequestContext) -> Joi
         NO_MEMBER_ID if request.member_id else _new_member_id(node, request, client_id),
         context.version >= FIRST_VERSION_WITH_HANDSHAKE,
         context.version >= FIRST_VERSION_WITH_SKIPPING,
+        request.reason,
     )
 
 

@@ -31,7 +31,10 @@ def handle(
         return LeaveGroupResponse(error_code=refused.error)
     is_batched = context.version >= FIRST_BATCHED_VERSION
     leavers = (
-        tuple(Leaver(member.member_id, member.group_instance_id) for member in request.members)
+        tuple(
+            Leaver(member.member_id, member.group_instance_id, member.reason)
+            for member in request.members
+        )
         if is_batched
         else (Leaver(request.member_id, None),)
     )

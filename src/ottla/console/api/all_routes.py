@@ -7,6 +7,7 @@ from typing import Final
 from ottla.console.api import (
     apps,
     broker,
+    group_rebalances,
     groups,
     overview,
     pipelines,
@@ -33,6 +34,7 @@ ALL_ROUTES: Final[list[Route]] = with_openapi(
         *topic_groups.ROUTES,
         *records.ROUTES,
         *groups.ROUTES,
+        *group_rebalances.ROUTES,
         *transactions.ROUTES,
         *producers.ROUTES,
         *apps.ROUTES,

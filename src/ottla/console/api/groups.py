@@ -55,7 +55,9 @@ class GroupsQuery:
     state: Literal["all", "stuck", "lagging", "empty", "rebalancing", "stable"] = "all"
     type: Literal["all", "classic", "consumer", "share", "streams", "other"] = "all"
     topic: str = ""
-    sort: Literal["group_id", "state", "type", "lag", "records_per_second"] = "group_id"
+    sort: Literal["group_id", "state", "type", "lag", "records_per_second", "rebalanced_at_ms"] = (
+        "group_id"
+    )
     order: Literal["asc", "desc"] = "asc"
     offset: int = 0
     limit: int = 50
@@ -83,6 +85,8 @@ class GroupRow:
     record_lag: int | None
     """In records; None where nobody has looked into the log."""
     records_per_second: float | None
+    rebalanced_at_ms: int | None
+    """When its last rebalance ended, or began if it goes on; None if the console has not seen it."""
     lag_trend: list[float | None]
     """The lag of the last quarter of an hour."""
 
@@ -108,11 +112,11 @@ async def groups(call: Call[GroupsQuery, None]) -> GroupsPage:
     chosen = [
         each
         for each in _in_topic(snapshot, query.topic)
-        if _is_chosen(each, query, console, snapshot.at_ms)
+        if _is_chosen(each, query, console, snapshot)
     ]
     chosen.sort(key=lambda each: each.group_id)
     if query.sort != "group_id" or query.order == "desc":
-        chosen.sort(key=_order_by(query.sort), reverse=query.order == "desc")
+        chosen.sort(key=_order_by(query.sort, console), reverse=query.order == "desc")
     page = chosen[query.offset : query.offset + limit]
     described = await console.group_descriptions.of(each.group_id for each in page)
     _glance(page, visible, console)
@@ -132,14 +136,16 @@ def _in_topic(snapshot: ClusterSnapshot, topic: str) -> list[GroupSnapshot]:
     return [snapshot.groups[name] for name in names if name in snapshot.groups]
 
 
-def _is_chosen(group: GroupSnapshot, query: GroupsQuery, console: Console, at_ms: int) -> bool:
+def _is_chosen(
+    group: GroupSnapshot, query: GroupsQuery, console: Console, snapshot: ClusterSnapshot
+) -> bool:
     if query.q.casefold() not in group.group_id.casefold():
         return False
     if query.type != "all" and query.type != _type_word(group.type):
         return False
     match query.state:
         case "stuck":
-            return _is_stuck(group, console, at_ms)
+            return _is_stuck(group, console, snapshot)
         case "lagging":
             return bool(group.lag)
         case "empty":
@@ -156,11 +162,15 @@ def _type_word(group_type: GroupType | None) -> str:
     return word if word in ("classic", "consumer", "share", "streams") else "other"
 
 
-def _is_stuck(group: GroupSnapshot, console: Console, at_ms: int) -> bool:
-    return is_stuck(group, console.group_watch.standing.get(group.group_id), at_ms)
+def _is_stuck(group: GroupSnapshot, console: Console, snapshot: ClusterSnapshot) -> bool:
+    """A group whose lag is only markers has read everything."""
+    standing = console.group_watch.standing.get(group.group_id)
+    return (
+        is_stuck(group, standing, snapshot.at_ms) and _known_records(group, snapshot, console) != 0
+    )
 
 
-def _order_by(sort: str) -> Callable[[GroupSnapshot], Any]:
+def _order_by(sort: str, console: Console) -> Callable[[GroupSnapshot], Any]:
     match sort:
         case "state":
             return lambda each: str(each.state or "")
@@ -170,6 +180,8 @@ def _order_by(sort: str) -> Callable[[GroupSnapshot], Any]:
             return lambda each: -1 if each.lag is None else each.lag
         case "records_per_second":
             return lambda each: -1.0 if each.records_per_second is None else each.records_per_second
+        case "rebalanced_at_ms":
+            return lambda each: _rebalanced_at_ms(each.group_id, console) or 0
     return lambda each: each.group_id
 
 
@@ -177,7 +189,7 @@ def _counts(snapshot: ClusterSnapshot, console: Console) -> dict[str, int]:
     found = Counter({"all": 0, "stuck": 0, "lagging": 0, "empty": 0, "rebalancing": 0})
     for each in snapshot.groups.values():
         found["all"] += 1
-        found["stuck"] += _is_stuck(each, console, snapshot.at_ms)
+        found["stuck"] += _is_stuck(each, console, snapshot)
         found["lagging"] += bool(each.lag)
         found["empty"] += each.state in WITHOUT_MEMBERS
         found["rebalancing"] += each.state in REBALANCING
@@ -188,7 +200,7 @@ def _glance(page: list[GroupSnapshot], visible: Visible, console: Console) -> No
     """Look, in the background, at the lags of a page that may be no more than markers."""
     small = [each for each in page if each.lag and each.lag <= MAX_GLANCED_OFFSETS]
     for each in small[:MAX_GLANCED_GROUPS]:
-        spans = _spans(each.committed or {}, visible.whole)
+        spans = _spans(each.committed or {}, visible.snapshot)
         if len(spans) <= MAX_GLANCED_PARTITIONS:
             console.record_lags.glance_later(each.group_id, spans)
 
@@ -220,25 +232,32 @@ def _row(
         type=_word(group.type),
         protocol_type=group.protocol_type,
         is_rebalancing=group.state in REBALANCING,
-        is_stuck=_is_stuck(group, console, visible.snapshot.at_ms),
+        is_stuck=_is_stuck(group, console, visible.snapshot),
         standing_since_ms=None if standing is None else standing.since_ms,
         member_count=None if described is None else len(described.members),
         topic_count=len(topics),
         topics=sorted(topics)[:MAX_TOPICS],
         lag=group.lag,
-        record_lag=_known_records(group, visible, console),
+        record_lag=_known_records(group, visible.snapshot, console),
         records_per_second=group.records_per_second,
+        rebalanced_at_ms=_rebalanced_at_ms(group.group_id, console),
         lag_trend=_thinned(trend) if _sees_all_topics(visible, group.group_id) else [],
     )
+
+
+def _rebalanced_at_ms(name: str, console: Console) -> int | None:
+    timeline = console.rebalances.timelines.of(name)
+    last = None if timeline is None else timeline.latest
+    return None if last is None else last.ended_at_ms or last.began_at_ms
 
 
 def _word(word: object | None) -> str | None:
     return None if word is None else str(word)
 
 
-def _known_records(group: GroupSnapshot, visible: Visible, console: Console) -> int | None:
+def _known_records(group: GroupSnapshot, snapshot: ClusterSnapshot, console: Console) -> int | None:
     """The records of all partitions, if the console has looked at all of them."""
-    spans = _spans(group.committed or {}, visible.whole)
+    spans = _spans(group.committed or {}, snapshot)
     known = console.record_lags.known(group.group_id, spans)
     if group.committed is None or len(known) < len(spans):
         return None
@@ -377,7 +396,7 @@ async def group(call: Call[GroupQuery, None]) -> GroupDetail:
         epoch=described.group_epoch,
         target_epoch=described.target_assignment_epoch,
         is_rebalancing=described.state in REBALANCING,
-        is_stuck=seen is not None and is_stuck(seen, standing, snapshot.at_ms),
+        is_stuck=seen is not None and _is_stuck(seen, console, snapshot),
         standing_since_ms=None if standing is None else standing.since_ms,
         lag=sum(lags.values()) if committed else None,
         end_is_stable=not any(each.unstable_count for each in places if each is not None),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from ottla.client.admin_model.topics import TopicDescription
 from ottla.console.clients import Clients
 from ottla.console.http.errors import bad_request, not_found
 from ottla.console.http.routes import Call, Download, Route, ServerEvent
+from ottla.console.records.copies import RecordCopies, copies_of
 from ottla.console.records.decoded import WantedFormat
 from ottla.console.records.exports import MEDIA_TYPES, ExportFormat, export
 from ottla.console.records.filters import Filter, read_filters
@@ -397,6 +398,18 @@ async def raw(call: Call[RawQuery, None]) -> Download:
     return Download(name, "application/octet-stream", _one_chunk(data))
 
 
+async def copies(call: Call[None, None]) -> RecordCopies:
+    """One record as a line of JSON, and as commands for a shell."""
+    partition, offset = await _address(call)
+    async with log_reader(call.identity.clients, shows_control=True, shows_aborted=True) as reader:
+        found = (await read_one(reader, partition, offset)).record
+    servers = call.console.settings.options.get("bootstrap.servers", "")
+    return copies_of(
+        found,
+        servers if isinstance(servers, str) else ",".join(map(str, cast("list[str]", servers))),
+    )
+
+
 async def _one_chunk(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
@@ -476,5 +489,11 @@ ROUTES: Final[list[Route]] = [
         raw,
         "The bytes of a record's key, value or header",
         query=RawQuery,
+    ),
+    Route(
+        "GET",
+        "/api/topics/{topic}/records/{partition}/{offset}/copies",
+        copies,
+        "A record as texts to copy",
     ),
 ]

@@ -39,7 +39,7 @@ from ottla.model import TopicPartition
 
 MAX_CONFIGS: Final = 100
 MAX_PARTITIONS: Final = 100_000
-MAX_DELETED_PARTITIONS: Final = 1_000
+MAX_DELETED_PARTITIONS: Final = 10_000
 # After this time the page shows the change when the poller finds it.
 SEEN_SECONDS: Final = 3.0
 SEEN_PAUSE_SECONDS: Final = 0.05

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from ottla.client.admin_model.configs import ConfigEntry, ConfigResource
 from ottla.client.admin_model.topics import CreatedTopic, NewTopic
@@ -22,7 +22,12 @@ from ottla.console.topics.config_plan import (
     check_changes,
     config_plan,
 )
-from ottla.console.topics.config_rows import ConfigRow, config_rows
+from ottla.console.topics.config_rows import (
+    ConfigRow,
+    config_rows,
+    has_fallback,
+    with_fallback,
+)
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 
 # One topic
@@ -40,7 +45,7 @@ class TopicConfigs:
 async def configs(call: Call[None, None]) -> TopicConfigs:
     """The configs of a topic, asked for by the user's own connection."""
     found = topic_of(await call.visible(), call.path["topic"])
-    entries = await describe(call.identity.clients.admin(), found.name)
+    entries = await _with_fallbacks(call, await describe(call.identity.clients.admin(), found.name))
     rows = config_rows(entries.values())
     return TopicConfigs(found.name, sum(row.is_set for row in rows), rows)
 
@@ -57,6 +62,26 @@ async def describe(admin: Admin, topic: str) -> dict[str, ConfigEntry]:
             raise no_such_topic(topic) from error
         raise
     return found[resource]
+
+
+async def _with_fallbacks(
+    call: Call[Any, Any], entries: dict[str, ConfigEntry]
+) -> dict[str, ConfigEntry]:
+    """The configs with what the topic would have if it set nothing, where the cluster does not say so by itself.
+
+    Apache Kafka lists no default among the synonyms of options that its brokers have in other units. A new topic
+    would have it, which only those are told who may create one.
+    """
+    if call.identity.role < Role.ADMIN or all(has_fallback(each) for each in entries.values()):
+        return entries
+    try:
+        defaults = (await _probe(call.identity.clients.admin())).configs or {}
+    except OttlaError:
+        return entries
+    return {
+        name: each if has_fallback(each) else with_fallback(each, defaults.get(name))
+        for name, each in entries.items()
+    }
 
 
 # Change
@@ -85,7 +110,7 @@ async def alter(call: Call[None, AlterConfigsBody]) -> AlterConfigsAnswer:
     check_changes(body.changes)
     found = topic_of(await call.visible(), call.path["topic"])
     admin = call.identity.clients.admin()
-    entries = await describe(admin, found.name)
+    entries = await _with_fallbacks(call, await describe(admin, found.name))
     plan = config_plan(found.name, body.changes, entries, found.replication_factor)
     changes = {ConfigResource.topic(found.name): alter_configs(body.changes)}
     if body.preview:

@@ -152,6 +152,29 @@ class LetterTally:
         retries: Mapping[str, str | None],
     ) -> KnownLetters:
         """What is known now of these topics; `retries` has the group of each retry topic."""
+        user = self._read_soon(clients, snapshot, dead_letters, retries)
+        if user.reading is not None and not user.reading.done():
+            await asyncio.wait([user.reading], timeout=WAIT_SECONDS)
+        _settle_due(user, snapshot, retries)
+        problems = list(user.problems.values())
+        if len(dead_letters) > MAX_TOPICS:
+            problems.append(f"the letters of the first {MAX_TOPICS} dead-letter topics are counted")
+        return KnownLetters(dict(user.counts), dict(user.due_ms), tuple(problems))
+
+    def glance(
+        self, clients: Clients, snapshot: ClusterSnapshot, dead_letters: list[str]
+    ) -> Mapping[str, LetterCounts]:
+        """What is known already; the letters that are not are read in the background."""
+        user = self._read_soon(clients, snapshot, dead_letters, {}) if dead_letters else None
+        return {} if user is None else dict(user.counts)
+
+    def _read_soon(
+        self,
+        clients: Clients,
+        snapshot: ClusterSnapshot,
+        dead_letters: list[str],
+        retries: Mapping[str, str | None],
+    ) -> _User:
         user = self._users.get(clients)
         if user is None:
             user = self._users[clients] = _User()
@@ -162,13 +185,7 @@ class LetterTally:
                 user.reading = asyncio.get_running_loop().create_task(
                     self._refresh(clients, user, snapshot, stale, heads)
                 )
-        if user.reading is not None and not user.reading.done():
-            await asyncio.wait([user.reading], timeout=WAIT_SECONDS)
-        _settle_due(user, snapshot, retries)
-        problems = list(user.problems.values())
-        if len(dead_letters) > MAX_TOPICS:
-            problems.append(f"the letters of the first {MAX_TOPICS} dead-letter topics are counted")
-        return KnownLetters(dict(user.counts), dict(user.due_ms), tuple(problems))
+        return user
 
     async def _refresh(
         self,

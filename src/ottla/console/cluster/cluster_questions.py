@@ -68,8 +68,9 @@ class ClusterQuestions:
         self._refused_configs: set[str] = set()
         self._described_at: dict[str, float] = {}
         self.round_trip_ms: float | None = None
-        """How long the cluster took to say which brokers it has."""
+        """How long the cluster took to say which brokers it has; None if it had to be connected first."""
         self.is_watched = True
+        self._is_present = False
 
     @property
     def known(self) -> KnownCluster:
@@ -88,6 +89,10 @@ class ClusterQuestions:
         """The part of the background that it is time to ask for."""
         due = self.known.states.due(PERIODS, time.monotonic())
         return due[0] if due else None
+
+    def is_due(self, part: Part) -> bool:
+        """Whether it is time to ask for the part, or for its next piece."""
+        return self.known.states.is_due(part, time.monotonic())
 
     def seconds_to_next_piece(self) -> float:
         """How long it takes until one is due."""
@@ -116,9 +121,11 @@ class ClusterQuestions:
     async def ask_presence(self) -> None:
         """Ask for the brokers; an OttlaError if the cluster does not answer."""
         began = time.monotonic()
+        was_present, self._is_present = self._is_present, False
         found = await self._admin.describe_cluster(timeout=PRESENCE_SECONDS)
         now = time.monotonic()
-        self.round_trip_ms = (now - began) * 1000
+        self._is_present = True
+        self.round_trip_ms = (now - began) * 1000 if was_present else None
         known = self._known
         if known is None or known.cluster.cluster_id != found.cluster_id:
             known = self._known = KnownCluster(found)

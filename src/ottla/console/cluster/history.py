@@ -8,7 +8,7 @@ for each minute of six hours. Topics and groups are kept from when they first do
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,6 +50,28 @@ class Series:
     times_ms: list[int]
     values: dict[str, list[float | None]]
     """Each as long as the times; None where nothing is known."""
+
+
+def thinned(series: Series, max_points: int) -> Series:
+    """No more points than that: each is the mean of its neighbours, as far as they are known."""
+    step = -(-len(series.times_ms) // max_points)
+    if step <= 1:
+        return series
+    # The newest points stay together when a new one comes, or all of a chart would move.
+    first = len(series.times_ms) % step
+    spans = [
+        slice(max(0, at), at + step)
+        for at in range(first - step if first else 0, len(series.times_ms), step)
+    ]
+    return Series(
+        [series.times_ms[span][-1] for span in spans],
+        {name: [_mean(values[span]) for span in spans] for name, values in series.values.items()},
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 3) if known else None
 
 
 class ClusterHistory:
@@ -94,6 +116,21 @@ class ClusterHistory:
         with self._lock:
             return self._groups.series(group_id, span_ms, 0.0)
 
+    def sums(self, topics: Iterable[str], groups: Iterable[str], span_ms: int) -> Series:
+        """Of some topics and groups what `totals` has of all: records and bytes written and read, and the lag."""
+        with self._lock:
+            times, written = self._topics.sums(topics, span_ms)
+            _, read = self._groups.sums(groups, span_ms)
+        return Series(
+            times,
+            {
+                "records_per_second": written["records_per_second"],
+                "bytes_per_second": written["bytes_per_second"],
+                "consumed_per_second": read["records_per_second"],
+                "lag": read["lag"],
+            },
+        )
+
     @property
     def left_out_count(self) -> int:
         """How many topics and groups do something, and are not kept, because there are too many."""
@@ -115,6 +152,12 @@ class _Spans:
         track = self._recent if span_ms <= RECENT_MS else self._long
         times, values = track.read(name, span_ms, idle)
         return Series(times, values)
+
+    def sums(
+        self, names: Iterable[str], span_ms: int
+    ) -> tuple[list[int], dict[str, list[float | None]]]:
+        track = self._recent if span_ms <= RECENT_MS else self._long
+        return track.sums(names, span_ms)
 
     @property
     def left_out_count(self) -> int:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from ottla import in_process
 from ottla.console.clients import Clients
 from ottla.console.cluster.asking_thread import AskingThread
-from ottla.console.cluster.cluster_questions import ClusterQuestions
+from ottla.console.cluster.cluster_questions import PERIODS, ClusterQuestions
 from ottla.console.cluster.history import ClusterHistory
 from ottla.console.cluster.known_cluster import KnownCluster
 from ottla.console.cluster.shown_addresses import with_addresses
@@ -44,6 +44,7 @@ RETRY_SECONDS: Final = 1.0
 REFUSED_SECONDS: Final = 10.0
 # The first picture is taken without pauses; if that takes longer than this, what is known is shown already.
 FIRST_VIEW_SECONDS: Final = 0.4
+FIRST_PIECES: Final = 5
 # How long a request waits for the first picture.
 FIRST_WAIT_SECONDS: Final = 3.0
 # Options of the poller's client, unless they are given: it asks again soon anyway.
@@ -288,9 +289,13 @@ class ClusterPoller:
         await questions.ask_movements()
         await show()
         await questions.ask_all_ends(show)
-        while (part := questions.due_piece()) is not None:
-            await questions.ask_piece(part)
-            await show()
+        for part in [part for part in PERIODS if part is not Part.TOPICS]:
+            # A part that takes more pieces goes on in the background, with pauses.
+            for _ in range(FIRST_PIECES):
+                if not questions.is_due(part):
+                    break
+                await questions.ask_piece(part)
+                await show()
 
     async def _ask_piece(self) -> float:
         """Asks for a piece of the background, and returns the pause after it."""

@@ -271,7 +271,9 @@ def _totals(
         size_bytes=sum(answers.sizes.values()) if Part.LOG_DIRS in answers.told_at_ms else None,
         records_per_second=_known_sum(topic.records_per_second for topic in every),
         bytes_per_second=_known_sum(topic.bytes_per_second for topic in every),
-        consumed_per_second=_known_sum(group.records_per_second for group in some_groups),
+        consumed_per_second=_known_sum(group.records_per_second for group in some_groups)
+        if some_groups
+        else (0.0 if Part.GROUPS in answers.told_at_ms else None),
         lag=sum(group.lag or 0 for group in some_groups)
         if Part.COMMITTED_OFFSETS in answers.told_at_ms
         else None,

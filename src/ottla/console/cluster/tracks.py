@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isnan, nan
 from typing import Final
 
@@ -24,6 +24,7 @@ class Track:
         self._max_things = max_things
         self._max_points = kept_ms // step_ms + 1
         self._times: array[int] = array("q")
+        self._has_answer: array[int] = array("b")
         self._rows: dict[str, tuple[array[float], ...]] = {}
         self._step = _Step()
         self.left_out_count = 0
@@ -62,9 +63,29 @@ class Track:
                 values[field].append(idle if is_idle else newest[index])
         return times, values
 
+    def sums(self, names: Iterable[str], span_ms: int) -> tuple[list[int], dict[str, list[Number]]]:
+        """The sums over some things; a moment in which none of them is known has none."""
+        times, none = self.read("", span_ms, None)
+        # Things that did nothing are not kept: together they are 0 wherever there was an answer.
+        answers = [*self._has_answer, *([self._step.has_answer] if self._step.count else [])]
+        idle: list[Number] = [
+            0.0 if each else None for each in answers[len(answers) - len(times) :]
+        ]
+        totals = {field: list(idle) for field in none}
+        for name in names:
+            if name not in self._rows and not self._step.has(name):
+                continue
+            for field, found in self.read(name, span_ms, 0.0)[1].items():
+                total = totals[field]
+                for index, value in enumerate(found):
+                    if value is not None:
+                        total[index] = (total[index] or 0.0) + value
+        return times, totals
+
     def _store(self) -> None:
         width = len(self._fields)
         self._times.append(self._step.at_ms)
+        self._has_answer.append(self._step.has_answer)
         self.left_out_count = 0
         for name in self._step.active:
             if name in self._rows:
@@ -87,6 +108,7 @@ class Track:
             return
         left = sum(each >= oldest_ms for each in self._times)
         del self._times[:-left]
+        del self._has_answer[:-left]
         for row in self._rows.values():
             for values in row:
                 # It may have begun later.
@@ -107,6 +129,7 @@ class _Step:
         self.number = 0
         self.at_ms = 0
         self.count = 0
+        self.has_answer = False
         self.active: set[str] = set()
         self._sums: dict[str, tuple[list[float], list[int]]] = {}
 
@@ -115,6 +138,7 @@ class _Step:
     ) -> None:
         self.number, self.at_ms = number, at_ms
         self.count += 1
+        self.has_answer = self.has_answer or bool(things)
         for name, values in things.items():
             if any(values):
                 self.active.add(name)
@@ -125,6 +149,10 @@ class _Step:
                 if value is not None:
                     sums[index] += value
                     counts[index] += 1
+
+    def has(self, name: str) -> bool:
+        """Whether the thing has values in this step."""
+        return name in self._sums
 
     def means(self, name: str, width: int) -> list[Number]:
         found = self._sums.get(name)

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 from ottla.client.model import OffsetAndMetadata
 from ottla.console.clients import Clients
+from ottla.console.cluster.log_tail import AnyRecord, read_tails
 from ottla.console.cluster.snapshot import ClusterSnapshot
 from ottla.console.pipelines.states import markers_of
-from ottla.console.transactions.log_tail import AnyRecord, read_tails
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.errors import OttlaError
 from ottla.model import TopicPartition, coordinator_partition

@@ -6,7 +6,7 @@ import hashlib
 import html
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla.client.admin_model.configs import ConfigEntry, ConfigSynonym
@@ -77,7 +77,7 @@ def config_row(
         source=source_title(entry.source),
         is_set=is_set,
         fallback_value=fallback,
-        has_fallback=not is_set or bool(rest),
+        has_fallback=has_fallback(entry),
         type=entry.type.name.lower(),
         is_read_only=entry.is_read_only,
         is_sensitive=entry.is_sensitive,
@@ -99,6 +99,20 @@ def _in_unit_of(name: str, synonym: ConfigSynonym) -> str | None:
     except ValueError:
         return synonym.value
     return str(number * unit_ms if number >= 0 else number)
+
+
+def has_fallback(entry: ConfigEntry) -> bool:
+    """Whether the cluster tells what the config would be if the topic had no value."""
+    own = ConfigSource.DYNAMIC_TOPIC_CONFIG
+    return entry.source is not own or any(each.source is not own for each in entry.synonyms)
+
+
+def with_fallback(entry: ConfigEntry, default: ConfigEntry | None) -> ConfigEntry:
+    """The config with the value that a topic has that sets nothing, if that is known."""
+    if default is None or default.source is ConfigSource.DYNAMIC_TOPIC_CONFIG:
+        return entry
+    fallback = ConfigSynonym(default.name, default.value, default.source)
+    return replace(entry, synonyms=(*entry.synonyms, fallback))
 
 
 def source_title(source: ConfigSource) -> str:

@@ -7,9 +7,9 @@ from http import HTTPStatus
 from typing import Final
 
 from ottla.console.clients import Clients
+from ottla.console.cluster.log_tail import AnyRecord, LogTail, read_tails
 from ottla.console.cluster.snapshot import ClusterSnapshot
 from ottla.console.http.errors import ApiError
-from ottla.console.transactions.log_tail import AnyRecord, LogTail, read_tails
 from ottla.console.transactions.state_changes import change_of
 from ottla.core.catalog import TRANSACTIONS_TOPIC
 from ottla.core.txn.events import TransactionSaved

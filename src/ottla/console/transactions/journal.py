@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from ottla.client.admin_model.transactions import TransactionState
-from ottla.client.aio.consumer.consumer import Consumer
 from ottla.console.clients import Clients
+from ottla.console.cluster.log_follower import LogFollower, partitions_of
+from ottla.console.cluster.log_tail import AnyRecord, LogTail
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.cluster.snapshot import ClusterSnapshot, TransactionSnapshot
 from ottla.console.transactions.coordinators import describe_existing
 from ottla.console.transactions.ended import EndedTransaction, EndedTransactions, Outcome
-from ottla.console.transactions.log_tail import read_tails
 from ottla.console.transactions.state_changes import EndsOfTransactions
 from ottla.core.catalog import TRANSACTIONS_TOPIC
 from ottla.errors import OttlaError
@@ -26,21 +27,9 @@ logger = EventLog(__name__)
 
 # Before the console began: enough to show something at once, of each partition.
 EARLIER_OFFSETS: Final = 200
-EARLIER_SECONDS: Final = 10.0
-# What is behind by more is skipped: the console rather counts too few than that it takes the cluster's time.
-MAX_BEHIND: Final = 20_000
-RECORDS_AT_ONCE: Final = 5_000
 PAUSE_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 60.0
 MAX_DESCRIBED: Final = 100
-_OPTIONS: Final[dict[str, object]] = {
-    # A fetch waits until there is something worth an answer.
-    "fetch_min_bytes": 1 << 16,
-    "fetch_max_wait_ms": 1000,
-    "fetch_max_bytes": 1 << 20,
-    "max_poll_records": RECORDS_AT_ONCE,
-    "auto_offset_reset": "latest",
-}
 _OUTCOMES: Final = {
     TransactionState.COMPLETE_COMMIT: Outcome.COMMITTED,
     TransactionState.COMPLETE_ABORT: Outcome.ABORTED,
@@ -77,6 +66,7 @@ class TransactionJournal:
         self._clients = clients
         self._poller = poller
         self._task: asyncio.Task[None] | None = None
+        self._follower = LogFollower(clients, earlier_offsets=EARLIER_OFFSETS)
         self._ends = EndsOfTransactions()
         self._open: dict[str, TransactionSnapshot] = {}
         self._seen_version = 0
@@ -96,9 +86,11 @@ class TransactionJournal:
     async def _run(self) -> None:
         while True:
             try:
-                partitions = self._log_partitions()
+                partitions = partitions_of(self._poller.snapshot, TRANSACTIONS_TOPIC)
                 if partitions:
-                    await self._follow_log(partitions)
+                    await self._follower.follow(
+                        partitions, begin=self._begin, take=self._take, pause_seconds=PAUSE_SECONDS
+                    )
             except OttlaError as error:
                 self.state.problem = f"{TRANSACTIONS_TOPIC} cannot be read: {error}"
                 await self._follow_snapshots(RETRY_SECONDS)
@@ -107,29 +99,13 @@ class TransactionJournal:
                 await asyncio.sleep(RETRY_SECONDS)
             await asyncio.sleep(PAUSE_SECONDS)
 
-    def _log_partitions(self) -> list[TopicPartition]:
-        snapshot = self._poller.snapshot
-        found = None if snapshot is None else snapshot.topics.get(TRANSACTIONS_TOPIC)
-        if found is None:
-            return []
-        return [TopicPartition(TRANSACTIONS_TOPIC, each.partition) for each in found.partitions]
-
     # The log
 
-    async def _follow_log(self, partitions: list[TopicPartition]) -> None:
-        async with self._clients.consumer(**_OPTIONS) as consumer:
-            tails = await read_tails(
-                consumer,
-                partitions,
-                max_offsets=EARLIER_OFFSETS,
-                limit_seconds=EARLIER_SECONDS,
-            )
-            found = [self._ends.next(each) for tail in tails.values() for each in tail.records]
-            if self.state.source is not JournalSource.LOG:
-                self._begin_with([each for each in found if each is not None])
-            self.state.problem = None
-            while True:
-                await self._take(consumer)
+    def _begin(self, tails: dict[TopicPartition, LogTail]) -> None:
+        found = [self._ends.next(each) for tail in tails.values() for each in tail.records]
+        if self.state.source is not JournalSource.LOG:
+            self._begin_with([each for each in found if each is not None])
+        self.state.problem = None
 
     def _begin_with(self, found: list[EndedTransaction]) -> None:
         """Count what has ended since the console began: the first transaction of a cluster makes the topic."""
@@ -142,23 +118,12 @@ class TransactionJournal:
             if each.ended_at_ms >= since_ms:
                 self.ended.add(each, min(each.ended_at_ms, _now_ms()))
 
-    async def _take(self, consumer: Consumer[Any, Any]) -> None:
-        began = time.monotonic()
-        records = await consumer.poll(PAUSE_SECONDS)
+    def _take(self, records: Sequence[AnyRecord]) -> None:
         for record in records:
             ended = self._ends.next(record)
             if ended is not None:
                 self.ended.add(ended, _now_ms())
-        if len(records) >= RECORDS_AT_ONCE:
-            self._skip(consumer)
-        # However much is written, a browser sees no more than a few changes in a second.
-        await asyncio.sleep(max(0.0, began + PAUSE_SECONDS - time.monotonic()))
-
-    def _skip(self, consumer: Consumer[Any, Any]) -> None:
-        lags = {each: consumer.current_lag(each) or 0 for each in consumer.assignment()}
-        if sum(lags.values()) > MAX_BEHIND:
-            self.state.skipped_count += sum(lags.values())
-            consumer.seek_to_end()
+        self.state.skipped_count = self._follower.skipped_count
 
     # Snapshots
 

@@ -82,6 +82,8 @@ class JoinRequest(NamedTuple):
     new_member_id: str
     knows_handshake: bool
     knows_skipping: bool
+    reason: str | None = None
+    """In the client's own words (KIP-800)."""
 
 
 class JoinedMember(NamedTuple):
@@ -141,6 +143,8 @@ class Leaver(NamedTuple):
 
     member_id: str
     instance_id: str | None
+    reason: str | None = None
+    """In the client's own words (KIP-800)."""
 
 
 LeaveResults = tuple[tuple[Leaver, Refused | None], ...]

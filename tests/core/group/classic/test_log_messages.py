@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.core.group.groups import REBALANCE_MS, SESSION_MS, Groups, subscription
 
+from ottla.core.group.requests import Leaver
+
 OTHER = {"range": subscription("other")}
 
 
@@ -26,7 +28,7 @@ def test_a_rebalance_that_ends_by_its_timeout_says_so_in_one_line() -> None:
     asked = groups.join("a", protocols=OTHER)
     groups.join(new_id="d", session_ms=2 * REBALANCE_MS)
     groups.pass_ms(REBALANCE_MS - 1)
-    assert groups.log_messages == []
+    assert [message.event for message in groups.log_messages] == ["rebalance_begins"]
     groups.pass_ms(1)
     assert not asked.waits
     assert logged(groups, "rebalance_timed_out", "member_never_joined") == [
@@ -95,3 +97,30 @@ def test_members_that_do_not_join_in_time_make_one_line() -> None:
     assert logged(groups, "member_expired", "members_expired") == [
         "group g: 2 members did not join in time, a among them"
     ]
+
+
+def begun(groups: Groups) -> list[object]:
+    return [
+        message.fields["reason"]
+        for message in groups.log_messages
+        if message.event == "rebalance_begins"
+    ]
+
+
+def test_a_rebalance_says_why_it_begins() -> None:
+    groups = stable("a", "b")
+    groups.join("a", protocols=OTHER)
+    assert begun(groups) == ["a joins again with another subscription"]
+    groups = stable("a", "b")
+    groups.leave(Leaver("b", None, "the consumer is closed"), "unknown")
+    assert begun(groups) == ["b left (the consumer is closed)"]
+    groups = stable("a", "b")
+    groups.enter("c")
+    groups.enter("d")
+    assert begun(groups) == ["c joins"], "the second one joins while it goes on"
+    groups = stable("a")
+    groups.pass_ms(SESSION_MS)
+    assert begun(groups) == ["a was not heard of in its session"]
+    groups = Groups()
+    groups.enter("a")
+    assert begun(groups) == ["a joins"]

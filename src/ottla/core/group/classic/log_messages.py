@@ -10,6 +10,31 @@ from ottla.core.group.requests import JoinRequest
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 
+# As much of a client's own words as Kafka's clients send (KIP-800).
+MAX_REASON_CHARS = 255
+
+
+def log_begins(turn: Turn, group: ClassicGroup, reason: str) -> None:
+    """All members have to join again."""
+    turn.log(
+        "rebalance_begins",
+        "group %(group)s: a rebalance begins after generation %(generation)d: %(reason)s",
+        group=group.group_id,
+        generation=group.generation,
+        reason=reason,
+    )
+
+
+def in_own_words(what: str, reason: str | None) -> str:
+    """What a client did, with the reason that it gave."""
+    return what if not reason else f"{what} ({reason[:MAX_REASON_CHARS]})"
+
+
+def counted(member_ids: Sequence[str]) -> str:
+    """A member, or one of several and how many others."""
+    others = len(member_ids) - 1
+    return member_ids[0] if not others else f"{member_ids[0]} and {others} other member(s)"
+
 
 def log_refused(turn: Turn, request: JoinRequest, error: ErrorCode) -> None:
     """A join was refused."""

@@ -12,7 +12,10 @@ from typing import Literal
 from ottla.core.deadlines import Deadlines
 from ottla.core.group.classic.group import ClassicGroup, ClassicState, Member
 from ottla.core.group.classic.log_messages import (
+    counted,
+    in_own_words,
     log_all_expired,
+    log_begins,
     log_empty,
     log_forming,
     log_never_joined,
@@ -68,7 +71,8 @@ class Membership:
             self._renew_session(turn, group, member)
         has_no_leader = bool(group.members) and group.leader is None
         if has_no_leader or len(group.members) > self.config.max_size:
-            self._prepare(turn, group)
+            what = "has no leader" if has_no_leader else "has more members than it may have"
+            self._prepare(turn, group, f"the group {what}")
 
     def wake(self, turn: Turn) -> None:
         """Handles the deadlines that have passed."""
@@ -197,9 +201,12 @@ class Membership:
             # The member may have missed the answer to its last join.
             turn.answer(ticket, self._joined(group, member))
             return
+        is_changed = not member.matches(request.protocols)
         group.update(member, request)
         self._park_join(turn, group, member, ticket)
-        self._rebalance(turn, group)
+        what = "with another subscription" if is_changed else "as the leader"
+        why = in_own_words(f"{member.member_id} joins again {what}", request.reason)
+        self._rebalance(turn, group, why)
 
     def _park_join(self, turn: Turn, group: ClassicGroup, member: Member, ticket: Ticket) -> None:
         """Lets the join wait; a client that joins again has given up its earlier request."""
@@ -231,7 +238,7 @@ class Membership:
         group.add(member, request.protocol_type)
         group.await_join(member, ticket)
         self._set_session(turn, group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self._rebalance(turn, group)
+        self._rebalance(turn, group, in_own_words(f"{member_id} joins", request.reason))
 
     def _join_again_as_static(
         self,
@@ -258,10 +265,12 @@ class Membership:
         if group.state is not ClassicState.STABLE:
             # In CompletingRebalance the leader may be assigning to the old id: the new one would get no partitions.
             group.await_join(member, ticket)
-            self._rebalance(turn, group)
+            self._rebalance(turn, group, f"static member {member.member_id} has restarted")
         elif group.vote() != group.protocol:
             group.await_join(member, ticket)
-            self._prepare(turn, group)
+            self._prepare(
+                turn, group, f"static member {member.member_id} has restarted with other protocols"
+            )
         else:
             self._save(turn, group)
             turn.answer(ticket, self._rejoined(group, member, old_leader, request))
@@ -292,15 +301,16 @@ class Membership:
 
     # Rebalancing.
 
-    def _rebalance(self, turn: Turn, group: ClassicGroup) -> None:
+    def _rebalance(self, turn: Turn, group: ClassicGroup, why: str) -> None:
         """A member has joined, left or changed."""
         if group.state is not ClassicState.PREPARING_REBALANCE:
-            self._prepare(turn, group)
+            self._prepare(turn, group, why)
         elif not group.is_initial and group.all_joined:
             self._complete_join(turn, group)
 
-    def _prepare(self, turn: Turn, group: ClassicGroup) -> None:
+    def _prepare(self, turn: Turn, group: ClassicGroup, why: str) -> None:
         """Begins a rebalance: all members have to join again."""
+        log_begins(turn, group, why)
         if group.state is ClassicState.COMPLETING_REBALANCE:
             self._drop_assignment(turn, group)
         group.pending_syncs.clear()
@@ -423,7 +433,7 @@ class Membership:
         for member_id in late:
             self._remove(turn, group, member_id)
         if late:
-            self._prepare(turn, group)
+            self._prepare(turn, group, f"{counted(late)} did not sync in time")
 
     # Staying.
 
@@ -468,7 +478,7 @@ class Membership:
             return
         log_expired(turn, group, member_id, "was not heard of in its session")
         self._remove(turn, group, member_id)
-        self._after_leaving(turn, group)
+        self._after_leaving(turn, group, f"{member_id} was not heard of in its session")
 
     # Leaving.
 
@@ -478,8 +488,10 @@ class Membership:
             unknown = Refused(ErrorCode.UNKNOWN_MEMBER_ID)
             return tuple((leaver, unknown) for leaver in leavers)
         answers = tuple((leaver, self._leave(turn, group, leaver)) for leaver in leavers)
-        if any(refused is None for _, refused in answers):
-            self._after_leaving(turn, group)
+        gone = [leaver for leaver, refused in answers if refused is None]
+        if gone:
+            ids = [leaver.member_id or leaver.instance_id or "" for leaver in gone]
+            self._after_leaving(turn, group, in_own_words(f"{counted(ids)} left", gone[0].reason))
         return answers
 
     def _leave(self, turn: Turn, group: ClassicGroup, leaver: Leaver) -> Refused | None:
@@ -514,16 +526,18 @@ class Membership:
             self._remove(turn, group, member_id)
             self._go_on_joining(turn, group)
 
-    def _after_leaving(self, turn: Turn, group: ClassicGroup) -> None:
+    def _after_leaving(self, turn: Turn, group: ClassicGroup, why: str) -> None:
         if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
-            self._prepare(turn, group)
+            self._prepare(turn, group, why)
         else:
             self._go_on_joining(turn, group)
 
     def _go_on_joining(self, turn: Turn, group: ClassicGroup) -> None:
         """Continues a rebalance that may have waited for a client that will not join."""
-        if group.state is ClassicState.PREPARING_REBALANCE:
-            self._rebalance(turn, group)
+        if group.state is ClassicState.PREPARING_REBALANCE and (
+            not group.is_initial and group.all_joined
+        ):
+            self._complete_join(turn, group)
 
     def forget(self, group: ClassicGroup) -> None:
         """Forgets a group without members, and the deadlines of ids that never joined."""

@@ -84,7 +84,7 @@ function optionsFor({ element, series, format, height, kind, onCursor }) {
     scales: { ...(kind === "bars" && { x: { range: padded } }), y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] } },
     axes: [
       { ...axis, space: 70, size: 26, values: (_, splits) => splits.map((seconds) => clock(seconds * 1000).slice(0, isShort(splits) ? 8 : 5)) },
-      { ...axis, size: 72, values: (_, splits) => splits.map((value) => format(value)) },
+      { ...axis, size: element.clientWidth < 420 ? 52 : 66, values: (_, splits) => splits.map((value) => format(value)) },
     ],
     series: [
       {},

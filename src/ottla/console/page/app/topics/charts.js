@@ -25,7 +25,7 @@ function Lines({ history: { times_ms: times, values } }) {
   const records = useMemo(() => [{ label: "Records/s", values: values.records_per_second }], [values]);
   const size = useMemo(() => [{ label: "Bytes/s", values: values.bytes_per_second }], [values]);
   const lag = useMemo(() => [{ label: "Lag", values: values.lag }], [values]);
-  return html`<div class="columns">
+  return html`<div class="topic-charts">
     <${Panel} title="Records written" note="per second"><${Chart} title="Records written per second" isTitleHidden unit="rate" ...${{ times, series: records }} /></${Panel}>
     <${Panel} title="Growth" note="of the leaders' logs"><${Chart} title="Bytes per second by which the leaders' logs grow" isTitleHidden unit="bytes_rate" ...${{ times, series: size }} /></${Panel}>
     <${Panel} title="Lag" note="of all groups, in offsets"><${Chart} title="Lag of all groups in offsets" isTitleHidden unit="short" ...${{ times, series: lag }} /></${Panel}>

@@ -33,7 +33,7 @@ export function TopicConfigs({ detail, path }) {
     </div>
     <${Problem} problem=${problem} onRetry=${reload} />
     ${!answer && !problem && html`<${Loading} lines=${8} />`}
-    ${answer && html`<${Table} caption=${`Configs of ${detail.name}`} columns=${columnsOf(mayChange, setEditing, setResetting)} rows=${rows} rowKey=${({ name }) => name}
+    ${answer && html`<${Table} caption=${`Configs of ${detail.name}`} columns=${columnsOf(mayChange, setEditing, setResetting)} rows=${rows} rowKey=${({ name }) => name} version=${`${q} ${set} ${answer.set_count}`}
       empty=${answer.set_count === 0 && set && !q ? html`<${Empty} icon="info" title="The topic sets nothing itself">All values are the brokers'.</${Empty}>` : html`<${Empty} icon="search" title="No config fits">Change the search.</${Empty}>`} />`}
     ${editing && html`<${EditConfig} row=${editing} path=${path} onClose=${() => setEditing(null)} onDone=${done} />`}
     ${resetting && html`<${ResetConfig} row=${resetting} path=${path} onClose=${() => setResetting(null)} onDone=${done} />`}

@@ -55,7 +55,7 @@ function Holder({ each, topic, partition }) {
     <th scope="row"><a href=${hrefOf(each, topic, partition)}>${nameOf(each)}</a> ${state}</th>
     <td class="end">${count(each.start_offset)}</td>
     <td>${started === null ? html`<span title="Only its coordinator knows">${UNKNOWN}</span>` : html`<${Age} sinceMs=${started} />`}</td>
-    <td>${isHanging ? html`<a href=${address(["transactions"], { tab: "hanging" })}>never: abort it</a>` : timeout === null || started === null ? UNKNOWN : html`<span title=${`transaction.timeout.ms is ${duration(timeout)}`}><${RelativeTime} ms=${started + timeout} /></span>`}</td>
+    <td>${isHanging ? html`<a href=${address(["transactions"])}>never: abort it</a>` : timeout === null || started === null ? UNKNOWN : html`<span title=${`transaction.timeout.ms is ${duration(timeout)}`}><${RelativeTime} ms=${started + timeout} /></span>`}</td>
     <td><a href=${address(["producers"], { producer: each.producer_id })}>${each.producer_id}</a> <span class="muted">epoch ${each.producer_epoch}</span></td>
     <td>${each.coordinator_id === null ? html`<span class="muted">${isHanging ? "none knows it" : UNKNOWN}</span>` : `broker ${each.coordinator_id}`}</td>
     <td><${RelativeTime} ms=${each.last_timestamp_ms} /></td>

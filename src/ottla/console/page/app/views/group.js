@@ -11,6 +11,7 @@ import { count, plural, rate, UNKNOWN } from "../format.js";
 import { useQuery } from "../router.js";
 import { GroupLag } from "./group_lag.js";
 import { GroupMembers } from "./group_members.js";
+import { GroupRebalances } from "./group_rebalances.js";
 import { GroupState, protocolText, StuckBadge } from "./group_words.js";
 
 export default function Group({ group }) {
@@ -19,6 +20,7 @@ export default function Group({ group }) {
   const tabs = [
     ["lag", "Lag", answer && count(answer.partition_count)],
     ["members", "Members", answer && count(answer.member_count)],
+    ["rebalances", "Rebalances"],
   ];
   const badges = answer && html`<${GroupState} state=${answer.state} />${answer.is_stuck && html`<${StuckBadge} />`}`;
   return html`<${View} title=${group} crumbs=${[["Groups", "/groups"]]} badges=${badges}>
@@ -29,7 +31,7 @@ export default function Group({ group }) {
       <${Worries} answer=${answer} />
       <${Summary} answer=${answer} />
       <${Tabs} tabs=${tabs.map(([id, title, note]) => [id, title, note ?? undefined])} current=${tab} />
-      ${tab === "members" ? html`<${GroupMembers} answer=${answer} />` : html`<${GroupLag} answer=${answer} />`}`}
+      ${tab === "rebalances" ? html`<${GroupRebalances} group=${group} />` : tab === "members" ? html`<${GroupMembers} answer=${answer} />` : html`<${GroupLag} answer=${answer} />`}`}
   </${View}>`;
 }
 

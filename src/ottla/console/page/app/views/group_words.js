@@ -1,6 +1,7 @@
 // How states and protocols of groups are shown, the same in all views.
 import { html } from "../../vendor/preact.js";
 import { Badge } from "../components/badge.js";
+import { Age } from "../components/time.js";
 
 const STATES = {
   Stable: ["good", "Stable", "Every member has its partitions"],
@@ -18,8 +19,8 @@ export function GroupState({ state }) {
   return html`<${Badge} kind=${kind} title=${title}>${text}</${Badge}>`;
 }
 
-export const StuckBadge = () =>
-  html`<${Badge} kind="bad" title="It has members and a lag, and has committed nothing for a minute or longer">Stuck</${Badge}>`;
+export const StuckBadge = ({ sinceMs }) =>
+  html`<${Badge} kind="bad" title="It has members and a lag, and has committed nothing for a minute or longer">Stuck${sinceMs && html` for <${Age} sinceMs=${sinceMs} />`}</${Badge}>`;
 
 const PROTOCOLS = {
   Classic: ["Classic", "JoinGroup and SyncGroup: one member, the leader, assigns the partitions"],

@@ -4,7 +4,7 @@ import { Empty } from "../components/empty.js";
 import { SearchField, SelectField } from "../components/field.js";
 import { Sparkline } from "../components/sparkline.js";
 import { ServerTable } from "../components/table.js";
-import { Age } from "../components/time.js";
+import { RelativeTime } from "../components/time.js";
 import { View } from "../components/view.js";
 import { count, plural, rate, UNKNOWN } from "../format.js";
 import { address } from "../router.js";
@@ -37,6 +37,7 @@ const COLUMNS = [
   { id: "records", label: "Records", align: "end", title: "The same without markers of transactions and what compaction removed, where the console has looked: at small lags", cell: (row) => html`<${Records} row=${row} />` },
   { id: "trend", label: "Last 15 min", cell: (row) => html`<span class="group-trend"><${Sparkline} values=${row.lag_trend} label=${`Lag of ${row.group_id} over the last quarter of an hour`} /></span>` },
   { id: "records_per_second", label: "Consumes", align: "end", isSortable: true, title: "Records per second, by its commits", cell: (row) => (row.records_per_second === null ? UNKNOWN : `${rate(row.records_per_second)}/s`) },
+  { id: "rebalanced_at_ms", label: "Rebalanced", isSortable: true, firstOrder: "desc", title: "When its last rebalance ended, as far as the console has read __consumer_offsets", cell: ({ group_id: name, rebalanced_at_ms: at }) => (at === null ? html`<span class="muted">${UNKNOWN}</span>` : html`<a class="group-when" href=${address(["groups", name], { tab: "rebalances" })}><${RelativeTime} ms=${at} /></a>`) },
 ];
 
 export default function Groups() {
@@ -59,9 +60,7 @@ function Topics({ topics, topic_count: total }) {
   return html`<span class="group-topics" title=${topics.join(", ")}>${shown.map((name, index) => html`${index > 0 && ", "}<a key=${name} href=${address(["topics", name])}>${name}</a>`)}${total > shown.length && html`<span class="muted"> +${count(total - shown.length)}</span>`}</span>`;
 }
 
-function State({ row }) {
-  return html`<span class="group-states"><${GroupState} state=${row.state} />${row.is_stuck && html`<${StuckBadge} />`}${row.is_stuck && row.standing_since_ms !== null && html`<span class="muted">for <${Age} sinceMs=${row.standing_since_ms} /></span>`}</span>`;
-}
+const State = ({ row }) => (row.is_stuck ? html`<${StuckBadge} sinceMs=${row.standing_since_ms} />` : html`<${GroupState} state=${row.state} />`);
 
 // A lag of markers only is no lag.
 function Records({ row }) {

@@ -116,7 +116,8 @@ function MicroBatchCharts({ history: { answer, problem } }) {
 // Of what the partition has now.
 function shareRead({ offset, start_offset: start, end_offset: end }) {
   if (start === null || end === null) return null;
-  return end > start ? Math.max(0, offset - start) / (end - start) : 1;
+  // The end may be from a moment before the offset.
+  return end > start ? Math.min(1, Math.max(0, offset - start) / (end - start)) : 1;
 }
 
 const SOURCE_COLUMNS = [

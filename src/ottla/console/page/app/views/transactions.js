@@ -1,5 +1,5 @@
 // Transactions: the open ones by age and what they hold up, those that hang, those that have ended, all ids.
-import { html, useState } from "../../vendor/preact.js";
+import { html, useRef, useState } from "../../vendor/preact.js";
 import { useAnswer } from "../api.js";
 import { Badge } from "../components/badge.js";
 import { Button } from "../components/button.js";
@@ -24,16 +24,21 @@ import { AgeBar, OutcomeBadge, StateBadge } from "../transactions/states.js";
 const LEAD = "While a transaction is open, readers with isolation.level=read_committed wait at its first record, and for everything behind it.";
 
 export default function Transactions() {
-  const [{ tab, topic }] = useQuery({ tab: "open", topic: "" });
+  const [{ tab }] = useQuery({ tab: "open" });
   const { answer: summary, problem, reload } = useAnswer("/api/transactions/summary", {}, { live: true });
   const { answer: hanging, reload: reloadHanging } = useAnswer("/api/transactions/hanging", {}, { live: true });
   const done = () => (reload(), reloadHanging());
+  // What hangs when the view opens stands first; what is found later comes below, so that nothing jumps.
+  const isKnownFirst = useRef(null);
+  if (hanging && isKnownFirst.current === null) isKnownFirst.current = hanging.rows.length > 0 || hanging.problems.length > 0;
+  const hangingPanel = html`<${Hanging} page=${hanging} onDone=${done} />`;
   return html`<${View} title="Transactions" lead=${LEAD}>
     <${Problem} problem=${problem} onRetry=${reload} />
     ${summary ? html`<${Summary} summary=${summary} />` : !problem && html`<${Loading} lines=${2} />`}
-    <${Hanging} page=${hanging} onDone=${done} />
+    ${isKnownFirst.current && hangingPanel}
     <${Tabs} tabs=${[["open", "Open", summary && count(summary.open_count)], ["ended", "Ended"], ["ids", "All ids"]]} current=${tab} />
-    ${tab === "ended" ? html`<${Ended} journal=${summary?.journal} />` : tab === "ids" ? html`<${AllIds} />` : html`<${Open} topic=${topic} onDone=${done} />`}
+    ${tab === "ended" ? html`<${Ended} journal=${summary?.journal} />` : tab === "ids" ? html`<${AllIds} />` : html`<${Open} onDone=${done} />`}
+    ${isKnownFirst.current === false && hangingPanel}
   </${View}>`;
 }
 
@@ -68,7 +73,7 @@ const OPEN_COLUMNS = [
   { id: "groups", label: "Groups that wait", isWrapped: true, cell: ({ waiting_groups: groups }) => html`<${GroupLinks} groups=${groups} />` },
 ];
 
-function Open({ topic, onDone }) {
+function Open({ onDone }) {
   const [aborting, setAborting] = useState(null);
   const mayAbort = useAllows("operator");
   const abortColumn = {
@@ -78,16 +83,16 @@ function Open({ topic, onDone }) {
     cell: ({ transactional_id: id, state }) => state === "Ongoing" && html`<${Button} aria-label=${`Abort the transaction of ${id}`} onClick=${() => setAborting(id)}>Abort</${Button}>`,
   };
   return html`<${ServerTable} path="/api/transactions" query=${{ state: "open" }} caption="Open transactions" columns=${mayAbort ? [...OPEN_COLUMNS, abortColumn] : OPEN_COLUMNS}
-      rowKey=${({ transactional_id: id }) => id} sort="age" order="desc" search="Find an id or a producer id" filters=${topicFilter(topic)}
+      rowKey=${({ transactional_id: id }) => id} sort="age" order="desc" search="Find an id or a producer id" filters=${TOPIC_FILTER}
       empty=${html`<${Empty} icon="good" title="No transaction is open">Nothing is held back by the coordinators' transactions. Short ones come and go between two looks at the cluster: see those that have ended.</${Empty}>`} />
     ${aborting && html`<${AbortDialog} transactionalId=${aborting} onClose=${() => setAborting(null)} onDone=${onDone} />`}`;
 }
 
 // A link from a topic brings its name.
-const topicFilter = () => ({
+const TOPIC_FILTER = {
   defaults: { topic: "" },
   draw: ({ topic }, set) => topic && html`<${Badge}>writes to ${topic}</${Badge}><${Button} kind="quiet" icon="close" onClick=${() => set({ topic: "" })}>All topics</${Button}>`,
-});
+};
 
 // Ended
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ottla.client.aio.consumer.consumer import Consumer
@@ -11,6 +12,7 @@ from ottla.client.model import ConsumerRecord
 from ottla.model import TopicPartition
 
 POLL_SECONDS: Final = 1.0
+NOTHING_KNOWN: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
 AnyRecord = ConsumerRecord[Any, Any]
 
@@ -32,14 +34,21 @@ async def read_tails(
     max_offsets: int,
     limit_seconds: float,
     wanted: Callable[[AnyRecord], bool] = lambda record: True,
+    known: Mapping[TopicPartition, int] = NOTHING_KNOWN,
 ) -> dict[TopicPartition, LogTail]:
-    """The wanted ones of the last `max_offsets` records of each partition; the consumer is left at their ends."""
+    """The wanted ones of the last `max_offsets` records of each partition; the consumer is left at their ends.
+
+    What is before the offsets that are `known` was read earlier, and is left out.
+    """
     deadline = time.monotonic() + limit_seconds
     consumer.assign(partitions)
     starts = await consumer.beginning_offsets(partitions)
     ends = await consumer.end_offsets(partitions)
     for each in partitions:
-        consumer.seek(each, max(starts[each], ends[each] - max_offsets))
+        from_offset = max(starts[each], ends[each] - max_offsets)
+        if from_offset < known.get(each, 0) <= ends[each]:
+            from_offset = known[each]
+        consumer.seek(each, from_offset)
     found: dict[TopicPartition, list[AnyRecord]] = {each: [] for each in partitions}
     left = {each for each in partitions if starts[each] < ends[each]}
     while left and time.monotonic() < deadline:
