@@ -336,7 +336,13 @@ class RunningBroker:
             if login is None
             else self._served_in_process(console_users(login.listener)),
             mechanisms=() if login is None else login.mechanisms,
+            addresses={node_id: self._first_address(node_id) for node_id in self.addresses},
         )
+
+    def _first_address(self, node_id: int) -> Endpoint:
+        """Where clients find a node, also one that does not run now."""
+        first = self._settings.listeners_of(node_id)[0]
+        return first.advertised or self.addresses[node_id][first.name]
 
     def _served_in_process(self, kind: InProcessKind) -> str:
         return ",".join(str(server.serve_in_process(kind)) for server in self.servers.values())

@@ -49,7 +49,11 @@ class Console:
         )
         self.internals: Final = BrokerInternals(self._internals_client, self.live)
         self.poller: Final = ClusterPoller(
-            self.clients, self.live, self.history, self.internals.measured
+            self.clients,
+            self.live,
+            self.history,
+            self.internals.measured,
+            settings.broker_addresses,
         )
         self.events: Final = EventFeed(self._internals_client)
         self.access: Final = Access(settings, self.clients)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ottla.doors.door import Door
 from ottla.errors import ConfigError
+from ottla.model import Endpoint
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,9 @@ class ConsoleSettings:
     """Names by which browsers call the console, beside its address."""
     trusts_proxy: bool = False
     """Whether the X-Forwarded headers of requests are true."""
+
+    broker_addresses: Mapping[int, Endpoint] = field(default_factory=dict)
+    """Where others find the brokers that the console reaches without a network."""
 
     @property
     def has_login(self) -> bool:

@@ -5,6 +5,6 @@ child process asks for connections to some of them, and `parent_channel` is the 
 elsewhere.
 """
 
-from ottla.in_process.servers import connect, is_here, serve, withdraw
+from ottla.in_process.servers import connect, is_here, serve, withdraw, without_hosts
 
-__all__ = ["connect", "is_here", "serve", "withdraw"]
+__all__ = ["connect", "is_here", "serve", "withdraw", "without_hosts"]

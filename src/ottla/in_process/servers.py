@@ -5,6 +5,7 @@ A server has a host name that nobody else can guess, and that means nothing outs
 
 from __future__ import annotations
 
+import re
 import secrets
 import socket
 from collections.abc import Callable
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 DOMAIN: Final = ".in-process.invalid"
 NAME_CHARS: Final = 32
+_HOST: Final = re.compile(rf"[0-9a-f]{{{NAME_CHARS}}}{re.escape(DOMAIN)}(?::\d+)?")
+_AT_HOST: Final = re.compile(rf" at {_HOST.pattern}")
 _accepting: Final[dict[str, Callable[[socket.socket], None]]] = {}
 _parent: ParentChannel | None = None
 
@@ -34,6 +37,11 @@ def withdraw(host: str) -> None:
 def is_here(host: str) -> bool:
     """Whether a host name is one of a server in a process."""
     return host.endswith(DOMAIN)
+
+
+def without_hosts(text: str) -> str:
+    """A text for people: `1 at HOST:1` becomes `1`, since the names of these servers mean nothing to them."""
+    return _HOST.sub("the broker", _AT_HOST.sub("", text))
 
 
 def use_parent(channel: ParentChannel) -> None:

@@ -37,7 +37,7 @@ WELL: Final = READY + "while True: say('alive', ''); time.sleep(0.01)\n"
 async def supervised() -> AsyncIterator[ConsoleSupervisor]:
     """A console whose server of the broker answers nothing."""
     host = in_process.serve(lambda accepted: accepted.close())
-    servers = ConsoleServers(f"{host}:1", host, None, ())
+    servers = ConsoleServers(f"{host}:1", host, None, (), {})
     console = BrokerConsole(Door.read("console", "127.0.0.1:0"))
     found = ConsoleSupervisor(console, lambda: servers, None)
     try:

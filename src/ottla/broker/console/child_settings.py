@@ -39,6 +39,8 @@ class ChildSettings:
     internals: str
     brokers_of_users: str | None
     mechanisms: tuple[str, ...]
+    addresses: Mapping[str, str]
+    """Where other clients find the brokers, by their ids."""
     what: str
     certificate: Mapping[str, str] | None = field(repr=False)
     token_file: str | None
@@ -87,6 +89,7 @@ def child_settings(
         internals=servers.internals,
         brokers_of_users=servers.brokers_of_users,
         mechanisms=servers.mechanisms,
+        addresses={str(node): str(address) for node, address in servers.addresses.items()},
         what=door.what,
         certificate=None if door.certificate is None else _tls_options(door.certificate),
         token_file=None if tokens is None else str(tokens),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.model import Endpoint
@@ -12,13 +13,14 @@ class ConsoleServers(NamedTuple):
 
     `brokers` and `brokers_of_users` are bootstrap servers. At the first the console may do anything; at the second it
     logs in as its users do, with one of the mechanisms. There is no second one if the broker has no listener with
-    passwords.
+    passwords. `addresses` are where other clients find the nodes, by their ids.
     """
 
     brokers: str
     internals: str
     brokers_of_users: str | None
     mechanisms: tuple[str, ...]
+    addresses: Mapping[int, Endpoint]
 
     @property
     def hosts(self) -> frozenset[str]:

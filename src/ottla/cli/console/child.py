@@ -102,6 +102,9 @@ def settings_of(settings: ChildSettings) -> ConsoleSettings:
         is_open=settings.is_open,
         allowed_hosts=settings.allowed_hosts,
         trusts_proxy=settings.trusts_proxy,
+        broker_addresses={
+            int(node): Endpoint.parse(address) for node, address in settings.addresses.items()
+        },
     )
 
 

@@ -15,17 +15,20 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
+from ottla import in_process
 from ottla.console.clients import Clients
 from ottla.console.cluster.asking_thread import AskingThread
 from ottla.console.cluster.cluster_questions import PERIODS, ClusterQuestions
 from ottla.console.cluster.history import ClusterHistory
 from ottla.console.cluster.known_cluster import KnownCluster
+from ottla.console.cluster.shown_addresses import with_addresses
 from ottla.console.cluster.snapshot import ClusterSnapshot, Part
 from ottla.console.http.errors import ApiError
 from ottla.console.http.live import LiveEvents
 from ottla.console.http.routes import ServerEvent
 from ottla.errors import KafkaError, OttlaError, RetriableError
 from ottla.events import EventLog
+from ottla.model import Endpoint
 
 logger = EventLog(__name__)
 
@@ -64,8 +67,13 @@ class ClusterPoller:
         live: LiveEvents,
         history: ClusterHistory,
         measure: Measure = dict,
+        addresses: Mapping[int, Endpoint] | None = None,
     ) -> None:
-        """`measure` returns what is measured elsewhere, by the names of the history's totals."""
+        """`measure` returns what is measured elsewhere, by the names of the history's totals.
+
+        `addresses` are for people, where the console reaches brokers without a network.
+        """
+        self._addresses = addresses or {}
         self._options = {**_OPTIONS, **clients.options}
         self._history = history
         self._live = live
@@ -186,7 +194,7 @@ class ClusterPoller:
         return max(WATCHED_SECONDS, _pause_after(took))
 
     def _publish(self, found: ClusterSnapshot) -> None:
-        self._snapshot = found
+        self._snapshot = with_addresses(found, self._addresses)
         self._reachable.set()
         self._has_snapshot.set()
         self._live.send(
@@ -207,7 +215,7 @@ class ClusterPoller:
         self._history.add_gap(_now_ms())
         cause = error.__cause__
         reason = cause.message if isinstance(cause, KafkaError) else str(error)
-        state = {"state": "unreachable", "reason": reason}
+        state = {"state": "unreachable", "reason": in_process.without_hosts(reason)}
         self._live.send(ServerEvent("snapshot", state), is_state=True)
 
     async def _run_background(self) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from ottla import in_process
 from ottla.app.declarations.json_conversion import dump_json
 from ottla.console.access.visit import Visit
 from ottla.console.http.errors import ApiError, MethodError, api_error_of
@@ -67,7 +68,7 @@ def error_response(error: ApiError) -> Response:
         headers["retry-after"] = str(error.retry_after_seconds)
     if isinstance(error, MethodError):
         headers["allow"] = ", ".join(error.allowed)
-    fields = {"error": error.message, "advice": error.advice}
+    fields = {"error": in_process.without_hosts(error.message), "advice": error.advice}
     return Response(dump_json(fields), error.status, headers=headers, media_type=JSON)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from ottla.console.http.live import LiveEvents
 from ottla.console.http.routes import ServerEvent
+from ottla.console.internals.metric_samples import MetricSample, metric_samples
 from ottla.console.internals.page_client import InternalsClient
 from ottla.console.internals.report import BrokerReport
 from ottla.console.internals.request_rates import BrokerRates, rates_between
@@ -24,6 +25,7 @@ WATCHED_SECONDS: Final = 2.0
 UNWATCHED_SECONDS: Final = 30.0
 # The broker itself answers from memory for twenty times as long as an answer took.
 MAX_SHARE: Final = 1 / 20
+METRICS_SECONDS: Final = 2.0
 # A quarter of an hour while a browser looks.
 MAX_SAMPLES: Final = 450
 
@@ -47,6 +49,9 @@ class BrokerInternals:
         self._latest: ToldInternals | None = None
         self._problem: str | None = None
         self._samples: deque[BrokerRates] = deque(maxlen=MAX_SAMPLES)
+        self._asking = asyncio.Lock()
+        self._metrics: tuple[MetricSample, ...] = ()
+        self._metrics_until = 0.0
 
     @property
     def is_offered(self) -> bool:
@@ -82,6 +87,18 @@ class BrokerInternals:
             "received_bytes_per_second": rates.received_bytes_per_second,
             "sent_bytes_per_second": rates.sent_bytes_per_second,
         }
+
+    async def metrics(self) -> tuple[MetricSample, ...]:
+        """The metrics that the broker has now, or had a moment ago; for brokers that are asked."""
+        assert self._client is not None
+        async with self._asking:
+            if time.monotonic() >= self._metrics_until:
+                began = time.monotonic()
+                text = await self._client.metrics()
+                self._metrics = tuple(await asyncio.to_thread(metric_samples, text))
+                took = time.monotonic() - began
+                self._metrics_until = time.monotonic() + max(METRICS_SECONDS, took / MAX_SHARE)
+            return self._metrics
 
     def start(self) -> None:
         """Begin."""

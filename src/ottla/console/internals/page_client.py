@@ -53,19 +53,16 @@ class InternalsClient:
         """The newest events behind a number."""
         return await self._ask(f"/internals/events?after={after}&limit={limit}", EventsPage)
 
+    async def metrics(self) -> str:
+        """The metrics, as Prometheus gets them."""
+        return (await self._body_in_time("/metrics")).decode(errors="replace")
+
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
 
     async def _ask(self, path: str, wanted: type[T]) -> T:
-        try:
-            async with asyncio.timeout(SECONDS):
-                body = await self._body(path)
-        except TimeoutError:
-            raise InternalsError("the broker does not tell its internals in time") from None
-        except httpx.HTTPError as error:
-            reason = str(error) or type(error).__name__
-            raise InternalsError(f"the broker's internals cannot be reached: {reason}") from error
+        body = await self._body_in_time(path)
         try:
             found: T = _CONVERTERS.of(wanted)(load_json(body))
         except MismatchError as error:
@@ -73,6 +70,16 @@ class InternalsClient:
                 f"the broker tells its internals as this console does not know them: {error}"
             ) from error
         return found
+
+    async def _body_in_time(self, path: str) -> bytes:
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await self._body(path)
+        except TimeoutError:
+            raise InternalsError("the broker does not tell its internals in time") from None
+        except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise InternalsError(f"the broker's internals cannot be reached: {reason}") from error
 
     async def _body(self, path: str) -> bytes:
         url = self._address + path

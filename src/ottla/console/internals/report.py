@@ -119,7 +119,8 @@ class CompactedPartition:
     dirty_bytes: int
     dirty_ratio: float
     min_dirty_ratio: float
-    cleaned_offset: int
+    cleaned_offset: int | None
+    """Up to where it was compacted; None if it never was."""
     cleanable_to_offset: int
     end_offset: int
     state: str

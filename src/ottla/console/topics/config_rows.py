@@ -56,16 +56,20 @@ class ConfigRow:
     synonyms: list[ConfigSynonymRow]
 
 
-def config_rows(entries: Iterable[ConfigEntry]) -> list[ConfigRow]:
-    """The rows: those that the topic sets first, then all others by name."""
-    rows = [config_row(each) for each in entries]
+def config_rows(
+    entries: Iterable[ConfigEntry], own: ConfigSource = ConfigSource.DYNAMIC_TOPIC_CONFIG
+) -> list[ConfigRow]:
+    """The rows: those that the topic, or another resource, sets itself first, then all others by name."""
+    rows = [config_row(each, own) for each in entries]
     return sorted(rows, key=lambda row: (not row.is_set, row.name))
 
 
-def config_row(entry: ConfigEntry) -> ConfigRow:
-    """The row of a config."""
-    is_set = entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
-    rest = [each for each in entry.synonyms if each.source is not ConfigSource.DYNAMIC_TOPIC_CONFIG]
+def config_row(
+    entry: ConfigEntry, own: ConfigSource = ConfigSource.DYNAMIC_TOPIC_CONFIG
+) -> ConfigRow:
+    """The row of a config; `own` is the source of values that the resource sets itself."""
+    is_set = entry.source is own
+    rest = [each for each in entry.synonyms if each.source is not own]
     fallback = (_in_unit_of(entry.name, rest[0]) if rest else None) if is_set else entry.value
     return ConfigRow(
         name=entry.name,

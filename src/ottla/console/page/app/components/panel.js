@@ -37,4 +37,4 @@ export function Meter({ share, label, warnAt = 0.85, badAt = 0.95 }) {
   return html`<span class="meter"><span class="meter-bar" aria-hidden="true"><span class=${`meter-fill meter-${kind}`} style=${{ "--share": Math.min(1, Math.max(0, share)) }}></span></span><span class="meter-label">${label}</span></span>`;
 }
 
-export const Code = ({ children }) => html`<pre class="code" tabindex="0">${children}</pre>`;
+export const Code = ({ label = "Text", children }) => html`<pre class="code" tabindex="0" role="group" aria-label=${label}>${children}</pre>`;

@@ -1,0 +1,1 @@
+"""The brokers of a cluster: what a change of their configs does."""
