@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, ViewportSize
 
 Theme = Literal["light", "dark"]
 # Best practices are included; what axe cannot decide (`incomplete`) is not.
 AXE_OPTIONS: dict[str, Any] = {"resultTypes": ["violations"]}
-NARROW = {"width": 360, "height": 740}
-WIDE = {"width": 1440, "height": 900}
+NARROW: ViewportSize = {"width": 360, "height": 740}
+WIDE: ViewportSize = {"width": 1440, "height": 900}
 
 
 def assert_accessible(page: Page, *rules: str) -> None:

@@ -91,7 +91,7 @@ def test_a_letter_is_replayed_from_the_page_and_its_app_handles_it(
         page.get_by_role("group", name="Stack trace").get_by_text("CardRefusedError").wait_for()
         page.get_by_role("group", name="value").get_by_text("<img src=x onerror").wait_for()
         use_theme(page, "dark")
-        page.set_viewport_size({"width": NARROW["width"], "height": NARROW["height"]})
+        page.set_viewport_size(NARROW)
         assert_no_sideways_scroll(page)
         assert_accessible(page)
         screenshot(page, "letter-narrow-dark", tmp_path)

@@ -63,7 +63,7 @@ def test_any_name_is_shown_as_it_is_and_has_an_address(
     page: Page, console_url: str, place: str
 ) -> None:
     """The list names each; its link leads to the view of that name, which can be loaded again."""
-    page.set_viewport_size({"width": NARROW["width"], "height": NARROW["height"]})
+    page.set_viewport_size(NARROW)
     open_address(page, console_url, f"/{place}")
     links = page.locator("main table").get_by_role("link")
     addresses = {link.inner_text(): link.get_attribute("href") or "" for link in links.all()}

@@ -76,7 +76,7 @@ def test_an_incompatible_version_is_refused_and_a_compatible_one_is_registered(
         page.get_by_text('"name": "total",').wait_for()
         assert_accessible(page)
         use_theme(page, "dark")
-        page.set_viewport_size({"width": NARROW["width"], "height": NARROW["height"]})
+        page.set_viewport_size(NARROW)
         assert_no_sideways_scroll(page)
         assert_accessible(page)
         screenshot(page, "schema-difference-narrow-dark", tmp_path)

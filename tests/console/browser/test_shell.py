@@ -124,7 +124,7 @@ def test_views_are_accessible(page: Page, console_url: str, theme: Theme, tmp_pa
 
 
 def test_a_telephone_is_wide_enough(page: Page, console_url: str, tmp_path: Path) -> None:
-    page.set_viewport_size({"width": NARROW["width"], "height": NARROW["height"]})
+    page.set_viewport_size(NARROW)
     page.goto(console_url)
     heading(page, "Overview")
     menu = page.get_by_role("navigation", name="Views")

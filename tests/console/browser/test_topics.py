@@ -187,7 +187,7 @@ def test_topics_fit_a_telephone_and_a_topic_that_is_gone_is_said_to_be(
                 NewTopic("table", configs={"cleanup.policy": "compact"}),
             ]
         )
-    page.set_viewport_size({"width": NARROW["width"], "height": NARROW["height"]})
+    page.set_viewport_size(NARROW)
     page.goto(f"{console.url}/topics?show=compacted")
     row(page, "table")
     page.get_by_role("button", name=re.compile("^All")).click()

@@ -95,7 +95,7 @@ def look_at_it(page: Page, name: str, folder: Path) -> None:
     assert_accessible(page)
     screenshot(page, f"{name}-dark", folder)
     use_theme(page, "light")
-    page.set_viewport_size({"width": NARROW["width"], "height": NARROW["height"]})
+    page.set_viewport_size(NARROW)
     assert_no_sideways_scroll(page)
     assert_accessible(page)
     screenshot(page, f"{name}-narrow", folder)

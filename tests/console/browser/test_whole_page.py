@@ -44,7 +44,7 @@ from tests.lasting import LASTING
 import ottla
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Response, ViewportSize
+    from playwright.sync_api import Page, Response
 
 __all__ = ["kafka_jars"]
 
@@ -114,10 +114,8 @@ class Findings:
 def test_every_view_is_sound(page: Page, shop_url: str) -> None:
     findings = Findings()
     links: dict[str, str] = {}
-    wide: ViewportSize = {"width": WIDE["width"], "height": WIDE["height"]}
-    narrow: ViewportSize = {"width": NARROW["width"], "height": NARROW["height"]}
     for state in VIEWS:
-        page.set_viewport_size(wide)
+        page.set_viewport_size(WIDE)
         use_theme(page, "light")
         open_address(page, shop_url, state.path)
         links.update((kind_of_link(each), each) for each in links_of(page))
@@ -128,14 +126,14 @@ def test_every_view_is_sound(page: Page, shop_url: str) -> None:
         use_theme(page, "dark")
         with findings.of(f"{state.name}, dark"):
             assert_accessible(page, "color-contrast")
-        page.set_viewport_size(narrow)
+        page.set_viewport_size(NARROW)
         with findings.of(f"{state.name}, narrow"):
             assert_no_sideways_scroll(page)
         if state.name in WALKED:
-            page.set_viewport_size(wide)
+            page.set_viewport_size(WIDE)
             with findings.of(f"{state.name}, keyboard"):
                 assert_tab_reaches_everything(page)
-    page.set_viewport_size(wide)
+    page.set_viewport_size(WIDE)
     for address in links.values():
         with findings.of(f"link to {address}"):
             assert_leads_to_view(page, shop_url, address)
@@ -163,7 +161,7 @@ def test_a_state_is_sound_in_both_themes_and_widths(
     for theme in themes:
         use_theme(page, theme)
         for width, size in (("wide", WIDE), ("narrow", NARROW)):
-            page.set_viewport_size({"width": size["width"], "height": size["height"]})
+            page.set_viewport_size(size)
             open_address(page, shop_url, state.path)
             with findings.of(f"{theme}, {width}"):
                 assert_accessible(page)

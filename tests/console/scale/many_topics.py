@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import httpx
 from benchmarks.measure import cpu_seconds, memory_of
@@ -266,5 +265,5 @@ def _requests(metrics: str) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    numbers: list[Any] = [int(each) for each in sys.argv[1:]]
-    print(measure(*(numbers or [10_000, 3]), seconds=float(os.environ.get("SECONDS", "30"))))
+    topics, partitions = (int(each) for each in sys.argv[1:] or (10_000, 3))
+    print(measure(topics, partitions, seconds=float(os.environ.get("SECONDS", "30"))))

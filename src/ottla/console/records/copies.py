@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,7 +62,7 @@ def _reads_kcat(record: AnyRecord, servers: str) -> Copy:
 def _writes(record: AnyRecord, servers: str, line: str) -> list[Copy]:
     found = []
     words = shlex.join(["ottla", "produce", "-b", servers, record.topic, "--format", "json"])
-    commands = (
+    commands: tuple[tuple[str, Callable[[], str]], ...] = (
         ("ottla: write it again", lambda: f"printf '%s\\n' {shlex.quote(line)} | {words}"),
         ("kcat: write it again", lambda: _kcat_produce(record, servers)),
     )
