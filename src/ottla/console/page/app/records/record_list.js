@@ -17,7 +17,7 @@ const HEADERS = { id: "headers", label: "Headers", width: "13%", isMono: true, c
 const SIZE = { id: "size", label: "Size", width: "84px", align: "end", cell: (row) => bytes((row.key.size_bytes ?? 0) + (row.value.size_bytes ?? 0)) };
 const keyColumn = (width) => ({ id: "key", label: "Key", width, isMono: true, cell: (row) => (row.control ? null : html`<${FieldText} field=${row.key} />`) });
 
-const COLUMNS = [TIME, PARTITION, OFFSET, keyColumn("17%"), VALUE, HEADERS, SIZE];
+const COLUMNS = [TIME, PARTITION, OFFSET, keyColumn("13%"), VALUE, HEADERS, SIZE];
 // Beside a record that is open there is less room.
 const FEW_COLUMNS = [CLOCK, PARTITION, OFFSET, keyColumn("24%"), VALUE];
 
