@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import httpx
 from benchmarks.measure import cpu_seconds, memory_of
+from tests.faults.processes import free_port
 from tests.waiting import in_time
 
 import ottla
@@ -95,10 +96,11 @@ def measure(topics: int, partitions: int, seconds: float) -> Measured:
     """Runs broker and console as processes of their own."""
     found = Measured(topics, topics * partitions)
     with ExitStack() as stack:
+        door = f"127.0.0.1:{free_port()}"
         broker = stack.enter_context(
-            program("serve", "--ephemeral", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
+            program("serve", "--ephemeral", "--listen", "127.0.0.1:0", "--metrics", door)
         )
-        servers, metrics = _addresses(broker)
+        servers, metrics = broker.line("listening on "), f"http://{door}/metrics"
         names = _create(servers, topics, partitions)
         stack.enter_context(_producing(servers, names[:BUSY_TOPICS]))
         found.broker_share_alone = _share(broker.pid, seconds)
@@ -132,11 +134,6 @@ PATHS = (
     "/api/topics?q=9999",
     "/api/groups",
 )
-
-
-def _addresses(broker: Program) -> tuple[str, str]:
-    servers = broker.line("broker at ")
-    return servers, broker.line("metrics at ")
 
 
 def _create(servers: str, topics: int, partitions: int) -> list[str]:

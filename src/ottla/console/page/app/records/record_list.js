@@ -19,7 +19,7 @@ const keyColumn = (width) => ({ id: "key", label: "Key", width, isMono: true, ce
 
 const COLUMNS = [TIME, PARTITION, OFFSET, keyColumn("16%"), VALUE, HEADERS, SIZE];
 // Beside a record that is open there is less room.
-const FEW_COLUMNS = [CLOCK, PARTITION, OFFSET, keyColumn("24%"), VALUE];
+const FEW_COLUMNS = [CLOCK, PARTITION, OFFSET, keyColumn("18%"), VALUE];
 
 function valueCell(row) {
   const mark = row.mark && MARKS[row.mark];
