@@ -48,9 +48,9 @@ export default function Groups() {
       <${SearchField} label="In topic (its whole name)" value=${state.topic} onSearch=${(each) => filter({ topic: each })} />`,
   };
   return html`<${View} title="Groups" lead="Consumer groups of every protocol, by what they have committed.">
-    <${ServerTable} path="/api/groups" caption="Groups" columns=${COLUMNS} rowKey=${({ group_id: name }) => name} sort="group_id" search="Find a group" filters=${filters}
+    <div class="groups-table"><${ServerTable} path="/api/groups" caption="Groups" columns=${COLUMNS} rowKey=${({ group_id: name }) => name} sort="group_id" search="Find a group" filters=${filters}
       rowClass=${(row) => (row.is_stuck ? "group-stuck" : undefined)}
-      empty=${html`<${Empty} icon="groups" title="There are no groups">A group shows as soon as a consumer with a group.id joins or commits.</${Empty}>`} />
+      empty=${html`<${Empty} icon="groups" title="There are no groups">A group shows as soon as a consumer with a group.id joins or commits.</${Empty}>`} /></div>
   </${View}>`;
 }
 
