@@ -19,6 +19,7 @@ from ottla.console.cluster.snapshot import (
     TopicSettings,
     TopicSnapshot,
     TransactionSnapshot,
+    is_below_min_in_sync,
 )
 from ottla.model import TopicPartition
 
@@ -139,7 +140,7 @@ def _below_min_in_sync(
     if settings is None or settings.min_in_sync_replicas is None:
         return 0
     least = settings.min_in_sync_replicas
-    return sum(len(each.in_sync_replicas) < least for each in partitions)
+    return sum(is_below_min_in_sync(each, least) for each in partitions)
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:

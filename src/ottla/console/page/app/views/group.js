@@ -35,10 +35,14 @@ export default function Group({ group }) {
   </${View}>`;
 }
 
+// As long as a group has to commit nothing to be called stuck.
+const STANDS_MS = 60000;
+
 // What a colleague would point at first.
 function Worries({ answer }) {
-  const { is_stuck: isStuck, standing_since_ms: since, held_count: held, end_is_stable: isStable } = answer;
-  if (isStuck && !isStable) {
+  const { is_stuck: isStuck, standing_since_ms: since, held_count: held } = answer;
+  const isHeld = held > 0 && answer.member_count > 0 && since !== null && answer.at_ms - since >= STANDS_MS;
+  if (isHeld && !isStuck) {
     return html`<${Notice} kind="bad">It has committed nothing for <${Age} sinceMs=${since} />. Open transactions hold back ${plural(held, "offset")} in its partitions: consumers with read_committed wait for them. <a href="/transactions">See the transactions</a></${Notice}>`;
   }
   if (isStuck) {
