@@ -44,6 +44,7 @@ export default function Records({ topic }) {
   return html`<${View} title="Records" crumbs=${[["Topics", "/topics"], [topic, address(["topics", topic])]]} actions=${actions}>
     <${Problem} problem=${problem} onRetry=${reload} />
     ${!place && !problem && html`<${Loading} lines=${10} />`}
+    ${place && place.without_leader.length > 0 && html`<${Notice} kind="warn">${place.without_leader.length === 1 ? "Partition" : "Partitions"} ${place.without_leader.join(", ")} ${place.without_leader.length === 1 ? "has" : "have"} no leader: nobody can read ${place.without_leader.length === 1 ? "its" : "their"} records now, and they are left out here.</${Notice}>`}
     ${place &&
     html`<${Controls} ...${{ state, setState }} partitions=${place.partitions} isWrong=${chosen === null} />
       ${queries && (state.mode === "live" ? html`<${Live} ...${{ topic, path, state, setState }} query=${queries.live} />` : html`<${Search} ...${{ topic, path, place, state, setState }} query=${queries.search} />`)}`}
