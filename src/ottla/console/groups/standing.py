@@ -21,14 +21,15 @@ TICK_SECONDS: Final = 0.5
 STUCK_MS: Final = 60_000
 # The marker behind a group's last record counts in its lag; so few offsets of a partition may be markers alone.
 MARKERS_LAG: Final = 2
-# Topics of brokers and of tools, by custom: __consumer_offsets, _schemas.
-TOOLS_PREFIX: Final = "_"
 # Groups that may be stuck are asked what they read: those with the largest lags, now and then.
 MAX_ASKED: Final = 50
 ASK_SECONDS: Final = 15.0
 # They are asked before they are called stuck.
 ASK_EARLIER_MS: Final = 20_000
 WITHOUT_MEMBERS: Final = (GroupState.EMPTY, GroupState.DEAD)
+# Topics of brokers and of tools, by custom: __consumer_offsets, _schemas. Their readers need not commit: a schema
+# registry is a group of _schemas only to be elected.
+TOOLS_PREFIX: Final = "_"
 
 
 class StandingGroup(NamedTuple):
@@ -62,6 +63,7 @@ def is_stuck(group: GroupSnapshot, standing: StandingGroup | None, at_ms: int) -
         standing is not None
         and group.state not in WITHOUT_MEMBERS
         and at_ms - standing.since_ms >= STUCK_MS
+        and any(lag for topic, lag in group.lags.items() if not topic.startswith(TOOLS_PREFIX))
     )
 
 
