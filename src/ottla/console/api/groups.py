@@ -385,6 +385,13 @@ async def group(call: Call[GroupQuery, None]) -> GroupDetail:
     read = topics_read_by(described)
     places = [snapshot.partition(*key) for key in committed]
     lags = _offset_lags({key: each.offset for key, each in committed.items()}, snapshot)
+    unknown = [key for key in committed if key not in lags and key.topic in snapshot.topics]
+    if unknown:
+        problems.append(
+            f"the end of {unknown[0]}"
+            + (f" and of {len(unknown) - 1} more partitions" if unknown[1:] else "")
+            + " is not known: the lag is at least what is shown"
+        )
     return GroupDetail(
         at_ms=snapshot.at_ms,
         group_id=name,
@@ -398,7 +405,7 @@ async def group(call: Call[GroupQuery, None]) -> GroupDetail:
         is_rebalancing=described.state in REBALANCING,
         is_stuck=seen is not None and _is_stuck(seen, console, snapshot),
         standing_since_ms=None if standing is None else standing.since_ms,
-        lag=sum(lags.values()) if committed else None,
+        lag=sum(lags.values()) if lags or (committed and not unknown) else None,
         end_is_stable=not any(each.unstable_count for each in places if each is not None),
         held_count=sum(each.unstable_count for each in places if each is not None),
         records_per_second=None if seen is None else seen.records_per_second,

@@ -149,11 +149,15 @@ class GroupSnapshot:
     lags: Mapping[str, int]
     records_per_second: float | None = None
     """Consumed: how fast the committed offsets move."""
+    unknown_topics: frozenset[str] = frozenset()
+    """The topics with a committed offset for a partition whose end is not known: lags are at least what is told."""
 
     @property
     def lag(self) -> int | None:
-        """In all topics."""
-        return None if self.committed is None else sum(self.lags.values())
+        """In all topics; None if nothing of it is known."""
+        if self.committed is None or (self.unknown_topics and not self.lags):
+            return None
+        return sum(self.lags.values())
 
 
 @dataclass(frozen=True, slots=True)
