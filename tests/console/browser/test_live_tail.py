@@ -218,7 +218,7 @@ def test_what_a_page_holds_is_bounded(page: Page, console_url: str, cluster: Rec
     with strained(page) as strain:
         while count < 130_000:
             for _ in range(1_000):
-                producer.produce(topic, f'{{"n": {count}, "text": "{"x" * 200}"}}', partition=0)
+                producer.produce(topic, f'{{"n": {count}, "text": "{"x" * 100}"}}', partition=0)
                 count += 1
             assert producer.flush(SECONDS) == 0
             wait_for_total(page, count - 3_000)
@@ -284,7 +284,7 @@ def test_a_filter_and_transactions_in_the_live_tail(
     with cluster.transactional() as writer:
         write(writer, topic, "gone")
         writer.abort_transaction(SECONDS)
-    page.get_by_text("control").first.wait_for()
+    page.locator("main .virtual .badge").nth(1).wait_for()
     assert [each.split(" of producer")[0] for each in drawn_values(page)] == [
         "aborted gone",
         "control abort",

@@ -125,7 +125,7 @@ function Search({ topic, path, place, state, setState, query }) {
 
 function SearchStatus({ isRunning, progress, ended, stop, goOn, again, count: shown }) {
   const scanned = progress && `${plural(progress.scanned_count, "record")} scanned (${bytes(progress.scanned_bytes)}) in ${duration(progress.elapsed_ms)}`;
-  return html`<div class="record-status" role="status">
+  return html`<div class="record-status" role="status" aria-busy=${isRunning ? "true" : undefined}>
     <span><b>${count(shown)}</b> ${shown === 1 ? "record" : "records"}</span>
     ${isRunning && html`<progress class="record-progress" max="1" value=${progress?.share ?? 0} aria-label="How much of the range was scanned"></progress>`}
     ${isRunning && !progress && html`<span class="muted">searching…</span>`}
