@@ -1,4 +1,4 @@
-"""Groups, their members, lags and rebalances, and resetting offsets."""
+"""Groups, their members and lags."""
 
 from __future__ import annotations
 
