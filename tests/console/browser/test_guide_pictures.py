@@ -24,6 +24,7 @@ from tests.console.serving import serving
 from tests.console.shop.names import (
     DEAD_LETTERS,
     MODERATION,
+    NIGHTLY_REPORT,
     ORDERS,
     PAYMENTS,
     PIPELINE,
@@ -75,6 +76,15 @@ def _change_retention(page: Page) -> None:
     dialog.get_by_text("Records older than 1 hour are deleted").wait_for()
 
 
+def _plan_a_reset(page: Page) -> None:
+    page.get_by_role("button", name="Reset offsets").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Where it goes on").select_option("shift")
+    dialog.get_by_label("How many").fill("-50")
+    dialog.get_by_role("button", name="Show what it does").click()
+    dialog.get_by_text("Committed now").wait_for()
+
+
 class Picture(NamedTuple):
     """A picture of the guide; its file has its name."""
 
@@ -100,6 +110,7 @@ PICTURES: Final = (
     Picture("groups", "/groups", 620, width=WIDE),
     Picture("group-lag", f"/groups/{MODERATION}", 720, act=_count_records),
     Picture("rebalances", f"/groups/{SEARCH_INDEX}?tab=rebalances", 820),
+    Picture("reset", f"/groups/{NIGHTLY_REPORT}", 720, act=_plan_a_reset),
     Picture("members", f"/groups/{WAREHOUSE}?tab=members", 560),
     Picture("transactions", "/transactions", 740),
     Picture("abort", f"/transactions/{REFUNDS}", 820, act=_ask_to_abort, theme="dark"),
