@@ -55,7 +55,7 @@ def _in_use(folder: str) -> InUseError:
 
 
 def _holders(path: str) -> list[int]:
-    """The processes that have a lock on a file, as Linux lists them; that of `flock` names the one that has taken it."""
+    """The processes that have a lock on a file, as Linux lists them; a lock of `flock` has the one that took it."""
     try:
         with open("/proc/locks", encoding="ascii") as file:
             locks = [line.split() for line in file]
