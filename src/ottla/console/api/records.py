@@ -44,6 +44,7 @@ MAX_SECONDS: Final = 300
 EXPORT_SECONDS: Final = 900
 MAX_CHARS: Final = 20_000_000
 PAGE_CHARS: Final = 100_000
+MAX_OFFSET_DIGITS: Final = 18
 
 # The topic
 
@@ -276,10 +277,14 @@ def _cursor_of(texts: Sequence[str]) -> dict[int, int]:
         partition, _, offset = pair.partition(":")
         if not pair:
             continue
-        if not (partition.isdecimal() and offset.isdecimal()):
+        if not (_is_offset(partition) and _is_offset(offset)):
             raise bad_request(f"{pair!r} in the cursor is no pair of partition and offset")
         found[int(partition)] = int(offset)
     return found
+
+
+def _is_offset(text: str) -> bool:
+    return text.isdecimal() and len(text) <= MAX_OFFSET_DIGITS
 
 
 def _cursor_texts(cursor: dict[int, int]) -> list[str]:
@@ -366,7 +371,7 @@ async def record(call: Call[DetailQuery, None]) -> RecordDetail:
 
 async def _address(call: Call[Any, None]) -> tuple[TopicPartition, int]:
     number, offset = call.path["partition"], call.path["offset"]
-    if not (number.isdecimal() and offset.isdecimal()):
+    if not (_is_offset(number) and _is_offset(offset)):
         raise not_found("a record is named by the numbers of its partition and its offset")
     (partition,) = _partitions(await _topic(call), [int(number)])
     return partition, int(offset)
