@@ -98,7 +98,7 @@ def test_cells_that_are_formulas_become_text(text: str) -> None:
 
 def cell_of(text: str) -> str:
     line = exports._line([text]).decode()
-    ((cell,),) = csv.reader(io.StringIO(line, newline="")) or [[""]]
+    ((cell,),) = csv.reader(io.StringIO(line, newline=""))
     return cell
 
 

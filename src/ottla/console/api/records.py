@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal, cast
 
 from ottla.client.admin_model.topics import TopicDescription
@@ -13,6 +14,7 @@ from ottla.console.http.errors import bad_request, not_found
 from ottla.console.http.routes import Call, Download, Route, ServerEvent
 from ottla.console.records.copies import RecordCopies, copies_of
 from ottla.console.records.decoded import WantedFormat
+from ottla.console.records.decoder import RecordDecoder
 from ottla.console.records.exports import MEDIA_TYPES, ExportFormat, export
 from ottla.console.records.filters import Filter, read_filters
 from ottla.console.records.live_tail import TAIL_OPTIONS, TailBatch, tail
@@ -34,6 +36,7 @@ from ottla.console.records.search import (
     TimeRange,
 )
 from ottla.console.records.windows import Isolation, LogEnds, LogReader, Window, log_reader
+from ottla.console.registry.seen_subjects import sees_subject
 from ottla.model import TopicPartition
 
 MAX_LIMIT: Final = 5_000
@@ -98,6 +101,17 @@ def _partitions(topic: TopicDescription, wanted: Sequence[int]) -> list[TopicPar
             )
     chosen = set(wanted)
     return [TopicPartition(topic.name, each) for each in there if not chosen or each in chosen]
+
+
+async def _decoder(call: Call[Any, None]) -> RecordDecoder:
+    """The decoder of data for this user, who sees some subjects of the registry."""
+    decoder = call.console.record_decoder
+    if decoder.schemas is None:
+        return decoder
+    visible = await call.visible()
+    if visible.is_everything:
+        return decoder
+    return decoder.seen_by(partial(sees_subject, visible))
 
 
 # Search
@@ -228,7 +242,7 @@ async def _search_of(
     windows = await _windows(reader, query, ends, cursor)
     return RecordSearch(
         reader,
-        RecordRows(call.console.record_decoder, query.key_format, query.value_format),
+        RecordRows(await _decoder(call), query.key_format, query.value_format),
         order=query.order,
         windows=windows,
         ends=ends,
@@ -318,7 +332,7 @@ async def _live_events(
     cursor: dict[int, int],
 ) -> AsyncIterator[ServerEvent]:
     query, clients = call.query, call.identity.clients
-    rows = RecordRows(call.console.record_decoder, query.key_format, query.value_format)
+    rows = RecordRows(await _decoder(call), query.key_format, query.value_format)
     consumer = clients.inspecting_consumer(
         shows_control=query.control,
         shows_aborted=query.aborted,
@@ -366,7 +380,7 @@ async def record(call: Call[DetailQuery, None]) -> RecordDetail:
     partition, offset = await _address(call)
     async with log_reader(call.identity.clients, shows_control=True, shows_aborted=True) as reader:
         found = await read_one(reader, partition, offset)
-        return await detail_of(reader, call.console.record_decoder, found, options)
+        return await detail_of(reader, await _decoder(call), found, options)
 
 
 async def _address(call: Call[Any, None]) -> tuple[TopicPartition, int]:
@@ -446,7 +460,7 @@ async def _export_chunks(
 ) -> AsyncIterator[bytes]:
     query = call.query
     bounds = SearchBounds(query.limit, MAX_SCANNED, MAX_SCANNED_BYTES, EXPORT_SECONDS)
-    rows = RecordRows(call.console.record_decoder, query.key_format, query.value_format)
+    rows = RecordRows(await _decoder(call), query.key_format, query.value_format)
     async with _reader_for(call.identity.clients, query) as reader:
         found = await _search_of(
             call, query, reader, partitions, filters, bounds, {}, makes_rows=False
