@@ -53,8 +53,11 @@ def faults() -> PageFaults:
 
 
 @pytest.fixture
-def page(browser: Browser, faults: PageFaults) -> Iterator[Page]:
+def page(browser: Browser, faults: PageFaults, request: pytest.FixtureRequest) -> Iterator[Page]:
     """A fresh tab; errors in its console, uncaught exceptions and violations of its CSP fail the test."""
+    if "console" in request.fixturenames:
+        # It starts before the tab, so that it ends after it: a tab without its console has errors.
+        request.getfixturevalue("console")
     with closing(browser.new_context(viewport={"width": 1280, "height": 900})) as context:
         context.set_default_timeout(DEADLINE_MS)
         page = context.new_page()

@@ -56,47 +56,11 @@ def test_a_topic_is_created_filled_configured_held_up_and_deleted(
 ) -> None:
     faults.allow(r"400 \(Bad Request\)")  # names and values that the cluster refuses
     faults.allow(r"404 \(Not Found\)")  # the view may ask once more for the topic that it deletes
-    servers = broker.bootstrap_servers
     page.goto(f"{console.url}/topics")
     page.get_by_text("There are no topics yet").wait_for()
-
-    # Create it: what the cluster refuses is said at the form, which keeps what was written.
-    page.get_by_role("button", name="Create a topic").click()
-    dialog = page.get_by_role("dialog", name="Create a topic")
-    dialog.get_by_label("Name", exact=True).fill("orders/new")
-    dialog.get_by_label("Partitions").fill("2")
-    dialog.get_by_label("Config", exact=True).select_option("retention.ms")
-    dialog.get_by_role("button", name="Set it").click()
-    dialog.get_by_label(re.compile("retention.ms")).first.fill("86400000")
-    show = dialog.get_by_role("button", name="Show what it does")
-    show.click()
-    dialog.get_by_role("alert").filter(has_text="orders/new").wait_for()
-    dialog.get_by_label("Name", exact=True).fill("orders")
-    assert_accessible(page)
-    show.click()
-    dialog.get_by_text("The cluster has checked this topic").wait_for()
-    assert dialog.get_by_text("86400000").is_visible()
-    dialog.get_by_role("button", name="Create the topic").click()
-    heading(page, "orders")
+    create_orders(page)
     assert page.url == f"{console.url}/topics/orders"
-
-    # Records, a group that has read some, and a transaction that stays open.
-    plain = Producer({"bootstrap.servers": servers, "linger.ms": 0, "log_level": 0})
-    for n in range(4):
-        plain.produce("orders", b"%d" % n, partition=0)
-    assert plain.flush(SECONDS) == 0
-    reader = Consumer({"bootstrap.servers": servers, "group.id": "billing"})
-    reader.commit(offsets=[TopicPartition("orders", 0, 4)], asynchronous=False)
-    reader.close()
-    holder = Producer(
-        {"bootstrap.servers": servers, "transactional.id": "pay-1", "linger.ms": 0, "log_level": 0}
-    )
-    holder.init_transactions(SECONDS)
-    holder.begin_transaction()
-    holder.produce("orders", b"held", partition=0)
-    assert holder.flush(SECONDS) == 0
-    plain.produce("orders", b"behind", partition=0)
-    assert plain.flush(SECONDS) == 0
+    holder = hold_up_orders(broker.bootstrap_servers)
 
     # The page says why readers wait, and who is to blame.
     why = page.get_by_role("region", name="Why the last stable offset stands")
@@ -117,7 +81,61 @@ def test_a_topic_is_created_filled_configured_held_up_and_deleted(
     row(page, "billing", "Empty", "waits in 1 partition", "2")
     assert_accessible(page)
 
-    # Configs: one is changed, with what follows from it; a value that is refused is not.
+    change_configs(page)
+
+    # The transaction ends, and nothing is held up any more.
+    page.get_by_role("link", name="Partitions 2").click()
+    holder.commit_transaction(SECONDS)
+    why.wait_for(state="detached")
+
+    add_partitions_and_delete_records(page)
+    delete_orders(page)
+
+
+def create_orders(page: Page) -> None:
+    """What the cluster refuses is said at the form, which keeps what was written."""
+    page.get_by_role("button", name="Create a topic").click()
+    dialog = page.get_by_role("dialog", name="Create a topic")
+    dialog.get_by_label("Name", exact=True).fill("orders/new")
+    dialog.get_by_label("Partitions").fill("2")
+    dialog.get_by_label("Config", exact=True).select_option("retention.ms")
+    dialog.get_by_role("button", name="Set it").click()
+    dialog.get_by_label(re.compile("retention.ms")).first.fill("86400000")
+    show = dialog.get_by_role("button", name="Show what it does")
+    show.click()
+    dialog.get_by_role("alert").filter(has_text="orders/new").wait_for()
+    dialog.get_by_label("Name", exact=True).fill("orders")
+    assert_accessible(page)
+    show.click()
+    dialog.get_by_text("The cluster has checked this topic").wait_for()
+    assert dialog.get_by_text("86400000").is_visible()
+    dialog.get_by_role("button", name="Create the topic").click()
+    heading(page, "orders")
+
+
+def hold_up_orders(servers: str) -> Producer:
+    """Records, a group that has read some, and a transaction that stays open."""
+    plain = Producer({"bootstrap.servers": servers, "linger.ms": 0, "log_level": 0})
+    for n in range(4):
+        plain.produce("orders", b"%d" % n, partition=0)
+    assert plain.flush(SECONDS) == 0
+    reader = Consumer({"bootstrap.servers": servers, "group.id": "billing"})
+    reader.commit(offsets=[TopicPartition("orders", 0, 4)], asynchronous=False)
+    reader.close()
+    holder = Producer(
+        {"bootstrap.servers": servers, "transactional.id": "pay-1", "linger.ms": 0, "log_level": 0}
+    )
+    holder.init_transactions(SECONDS)
+    holder.begin_transaction()
+    holder.produce("orders", b"held", partition=0)
+    assert holder.flush(SECONDS) == 0
+    plain.produce("orders", b"behind", partition=0)
+    assert plain.flush(SECONDS) == 0
+    return holder
+
+
+def change_configs(page: Page) -> None:
+    """One is changed, with what follows from it; a value that is refused is not."""
     page.get_by_role("link", name="Configs").click()
     page.get_by_label("Only those that the topic sets (1)").check()
     assert "c.set=true" in page.url, "every state has its address"
@@ -140,12 +158,9 @@ def test_a_topic_is_created_filled_configured_held_up_and_deleted(
     row(page, "cleanup.policy", "What happens to old segments")
     assert_accessible(page)
 
-    # The transaction ends, and nothing is held up any more.
-    page.get_by_role("link", name="Partitions 2").click()
-    holder.commit_transaction(SECONDS)
-    why.wait_for(state="detached")
 
-    # More partitions, with a warning; then records go, and at last the topic.
+def add_partitions_and_delete_records(page: Page) -> None:
+    """More partitions, with a warning; then records go."""
     page.get_by_role("button", name="Add partitions").click()
     dialog = page.get_by_role("dialog", name="Add partitions to orders")
     dialog.get_by_role("button", name="Show what it does").click()
@@ -166,6 +181,8 @@ def test_a_topic_is_created_filled_configured_held_up_and_deleted(
     # Seven offsets with the marker; five are gone.
     row(page, "^0", "5", "7", "2")
 
+
+def delete_orders(page: Page) -> None:
     page.get_by_role("button", name="Delete", exact=True).click()
     dialog = page.get_by_role("dialog", name="Delete orders")
     dialog.get_by_text("2 offsets in 3 partitions").wait_for()

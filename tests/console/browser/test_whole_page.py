@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.apache_kafka.conftest import kafka_jars
@@ -35,13 +35,11 @@ from tests.console.browser.page_walks import (
     settle,
     signature,
 )
+from tests.console.browser.shop_console import Shop, ottla_shop
 from tests.console.browser.shop_states import MORE, NOTHING_THERE, VIEWS, State
 from tests.console.serving import serving
 from tests.console.shop.opening import BROKER_OPTIONS
 from tests.console.shop.process import shop_process
-from tests.lasting import LASTING
-
-import ottla
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Response
@@ -56,26 +54,14 @@ WALKED = ("topics", "records", "transactions")
 EXISTING = [state for state in (*VIEWS, *MORE) if state.name not in NOTHING_THERE]
 
 
-class Shop(NamedTuple):
-    """A cluster with the shop, and what a console of it is told."""
-
-    servers: str
-    settings: dict[str, Any]
-
-
 @pytest.fixture(scope="module", params=["ottla", pytest.param("kafka", marks=pytest.mark.campaign)])
 def shop(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Shop]:
     """On our broker and, in a campaign, on Apache Kafka."""
     if request.param == "ottla":
-        with (
-            ottla.Broker({**LASTING, **BROKER_OPTIONS}, metrics="127.0.0.1:0") as broker,
-            shop_process(broker.bootstrap_servers) as registry_url,
-        ):
-            internals = broker.metrics_url.removesuffix("/metrics")
-            settings = {"registry_url": registry_url, "internals_url": internals}
-            yield Shop(broker.bootstrap_servers, settings)
+        with ottla_shop() as found:
+            yield found
         return
     jars: Path = request.getfixturevalue("kafka_jars")
     folder = tmp_path_factory.mktemp("kafka")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from ottla.console.cluster.moving_offsets import HOT_SECONDS, EndOffsets, GroupOffsets, GrowingLogs
+from ottla.console.cluster.moving_offsets import (
+    HOT_SECONDS,
+    WRITE_WINDOW_SECONDS,
+    EndOffsets,
+    GroupOffsets,
+    GrowingLogs,
+)
 from ottla.model import TopicPartition
 
 ONE, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -24,6 +30,33 @@ def test_each_partition_is_compared_with_its_own_last_answer() -> None:
     # The other one was idle, and was not asked in between.
     ends.add({ONE: 20, OTHER: 40}, 4)
     assert ends.rates() == {"orders": 5.0 + 10.0}
+
+
+def test_a_topic_that_is_written_now_and_then_has_a_steady_rate() -> None:
+    ends = EndOffsets()
+    for second in range(0, 41, 2):
+        # A transaction of 20 records each five seconds; the end is asked for each two.
+        ends.add({ONE: second // 5 * 20}, second)
+        rate = ends.rates().get("orders")
+        assert second < 10 or (rate is not None and 2 <= rate <= 7), (second, rate)
+
+
+def test_a_topic_that_is_not_written_any_more_has_no_rate_after_a_window() -> None:
+    ends = EndOffsets()
+    ends.add({ONE: 0}, 0)
+    ends.add({ONE: 100}, 2)
+    ends.add({ONE: 100}, 2 + WRITE_WINDOW_SECONDS / 2)
+    assert 0 < ends.rates()["orders"] < 50
+    ends.add({ONE: 100}, 2 + WRITE_WINDOW_SECONDS)
+    assert ends.rates() == {"orders": 0.0}
+
+
+def test_a_partition_that_was_asked_long_ago_has_the_rate_of_now() -> None:
+    ends = EndOffsets()
+    ends.add({ONE: 0}, 0)
+    ends.add({ONE: 100}, 600)
+    ends.add({ONE: 200}, 602)
+    assert ends.rates() == {"orders": 50.0}
 
 
 def test_an_end_that_goes_back_is_no_negative_rate() -> None:

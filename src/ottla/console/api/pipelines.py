@@ -173,18 +173,23 @@ def _sources(facts: PipelineFacts, snapshot: ClusterSnapshot) -> list[SourcePart
     found = []
     for key, at in sorted(facts.offsets.items())[:MAX_SOURCE_PARTITIONS]:
         place = snapshot.partition(*key)
-        end = None
+        end_offset = stable_offset = None
         if place is not None:
-            stable = place.last_stable_offset
-            end = place.end_offset if stable is None else stable
+            end_offset, stable_offset = place.end_offset, place.last_stable_offset
+        if end_offset is not None and end_offset < at.offset:
+            # The commit is newer than the snapshot.
+            if stable_offset == end_offset:
+                stable_offset = at.offset
+            end_offset = at.offset
+        end = end_offset if stable_offset is None else stable_offset
         found.append(
             SourcePartition(
                 topic=key.topic,
                 partition=key.partition,
                 offset=at.offset,
                 start_offset=None if place is None else place.start_offset,
-                end_offset=None if place is None else place.end_offset,
-                last_stable_offset=None if place is None else place.last_stable_offset,
+                end_offset=end_offset,
+                last_stable_offset=stable_offset,
                 lag=None if end is None else max(0, end - at.offset),
                 is_differing=key in differing,
             )

@@ -15,7 +15,7 @@ from ottla.console.cluster.snapshot import (
     TopicSnapshot,
     TransactionSnapshot,
 )
-from ottla.console.groups.standing import WITHOUT_MEMBERS, is_stuck
+from ottla.console.groups.standing import TOOLS_PREFIX, WITHOUT_MEMBERS, is_stuck
 from ottla.console.transactions.held import GroupPosition, HeldPartition, held_partition
 from ottla.model import TopicPartition
 from ottla.spark.sink.progress import pipeline_of_marker_group
@@ -26,8 +26,6 @@ LONG_TRANSACTION_MS: Final = 60_000
 VERY_LONG_TRANSACTION_MS: Final = 5 * 60_000
 # The marker behind a group's last record counts in its lag; so few offsets of a partition may be markers alone.
 MARKERS_LAG: Final = 2
-# Topics of brokers and of tools, by custom: __consumer_offsets, _schemas.
-TOOLS_PREFIX: Final = "_"
 # A group without members that nobody starts again for so long is left behind.
 UNREAD_MS: Final = 60_000
 # A lag that is worth a word, and by how much of itself it has to have grown in the time that is looked at.

@@ -12,7 +12,9 @@ Offsets = Mapping[TopicPartition, int]
 
 # What has moved within this time is asked for in each round.
 HOT_SECONDS: Final = 60.0
-# Groups commit every few seconds: the rate of a shorter time would jump between nothing and a lot.
+# Batches and transactions come every few seconds, and so do commits: the rate of a shorter time would jump between
+# nothing and a lot.
+WRITE_WINDOW_SECONDS: Final = 10.0
 GROUP_WINDOW_SECONDS: Final = 12.0
 
 
@@ -23,7 +25,8 @@ class EndOffsets:
         self.offsets: dict[TopicPartition, int] = {}
         self._told_at: dict[TopicPartition, float] = {}
         self._moved_at: dict[TopicPartition, float] = {}
-        self._rates: dict[TopicPartition, float] = {}
+        # The answers of a window, of partitions that move in it.
+        self._progress: dict[TopicPartition, deque[tuple[float, int]]] = {}
         self._compared: set[str] = set()
 
     def add(self, found: Offsets, at: float) -> None:
@@ -36,14 +39,27 @@ class EndOffsets:
             if before is None:
                 continue
             self._compared.add(key.topic)
-            if offset > before and at > told_at:
-                self._rates[key] = (offset - before) / (at - told_at)
+            if offset != before and at > told_at:
                 self._moved_at[key] = at
-            else:
+            if offset < before:
                 # An end that goes back is another log under the same name: nobody knows how fast it grew.
-                self._rates.pop(key, None)
-                if offset < before:
-                    self._moved_at[key] = at
+                self._progress.pop(key, None)
+            elif at > told_at and (offset > before or key in self._progress):
+                self._add_progress(key, (told_at, before), (at, offset))
+
+    def _add_progress(
+        self, key: TopicPartition, before: tuple[float, int], now: tuple[float, int]
+    ) -> None:
+        progress = self._progress.setdefault(key, deque([before]))
+        progress.append(now)
+        oldest = now[0] - WRITE_WINDOW_SECONDS
+        # An answer from long ago says nothing about a partition that is asked often again.
+        while len(progress) > 2 and (
+            progress[1][0] <= oldest or progress[1][0] - progress[0][0] > WRITE_WINDOW_SECONDS
+        ):
+            progress.popleft()
+        if progress[0][1] == now[1]:
+            del self._progress[key]
 
     def hot(self, at: float) -> list[TopicPartition]:
         """The partitions that have moved lately."""
@@ -54,20 +70,22 @@ class EndOffsets:
     def forget(self, topics: Container[str]) -> None:
         """These topics are gone, or others have their names now."""
         for key in [key for key in self.offsets if key.topic in topics]:
-            for kept in (self.offsets, self._told_at, self._moved_at, self._rates):
+            for kept in (self.offsets, self._told_at, self._moved_at, self._progress):
                 kept.pop(key, None)
         self._compared = {topic for topic in self._compared if topic not in topics}
 
     def stand_still(self, partitions: Iterable[TopicPartition]) -> None:
         """These partitions are not asked for now: they have no leader."""
         for key in partitions:
-            self._rates.pop(key, None)
+            self._progress.pop(key, None)
             self._moved_at.pop(key, None)
 
     def rates(self) -> dict[str, float]:
         """Offsets per second by topic; topics that were told only once have none."""
         found = dict.fromkeys(self._compared, 0.0)
-        for key, rate in self._rates.items():
+        for key, progress in self._progress.items():
+            (first_at, first), (last_at, last) = progress[0], progress[-1]
+            rate = (last - first) / (last_at - first_at)
             found[key.topic] = found.get(key.topic, 0.0) + rate
         return found
 

@@ -18,6 +18,9 @@ TICK_SECONDS: Final = 0.5
 # Members that read commit every five seconds by default; a batch job may take longer.
 STUCK_MS: Final = 60_000
 WITHOUT_MEMBERS: Final = (GroupState.EMPTY, GroupState.DEAD)
+# Topics of brokers and of tools, by custom: __consumer_offsets, _schemas. Their readers need not commit: a schema
+# registry is a group of _schemas only to be elected.
+TOOLS_PREFIX: Final = "_"
 
 
 class StandingGroup(NamedTuple):
@@ -51,6 +54,7 @@ def is_stuck(group: GroupSnapshot, standing: StandingGroup | None, at_ms: int) -
         standing is not None
         and group.state not in WITHOUT_MEMBERS
         and at_ms - standing.since_ms >= STUCK_MS
+        and any(lag for topic, lag in group.lags.items() if not topic.startswith(TOOLS_PREFIX))
     )
 
 

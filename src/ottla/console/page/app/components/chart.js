@@ -9,6 +9,21 @@ const FORMATS = { count, short: shortCount, rate, bytes, bytes_rate: bytesRate, 
 const COLOURS = ["--chart-1", "--chart-2", "--chart-3", "--chart-4", "--chart-5", "--chart-6"];
 const DASHES = [[], [6, 4], [2, 3], [10, 4, 2, 4], [1, 4], [8, 2]];
 const READ_OUT_ROWS = 12;
+// What the axis of a unit may step by, so that its labels are round and each says something else; `least` is the least
+// that its top stands for.
+const decimal = (from, to) => Array.from({ length: to - from + 1 }, (_, index) => [1, 2, 5].map((digit) => Number(`${digit}e${from + index}`))).flat();
+const binary = { steps: Array.from({ length: 56 }, (_, index) => 2 ** index), least: 4 };
+const whole = { steps: decimal(0, 15), least: 1 };
+const AXES = {
+  count: whole,
+  short: whole,
+  rate: { steps: decimal(-2, 12), least: 0.1 },
+  bytes: binary,
+  bytes_rate: binary,
+  duration: { steps: [...decimal(-3, 2), 1000, 2000, 5000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, ...[1, 2, 6, 12, 24, 48, 240, 2400].map((hours) => hours * 3_600_000)], least: 0.01 },
+  percent: { steps: decimal(-3, 0), least: 0.01 },
+};
+const LABEL_PX = 6.3;
 
 // times: milliseconds; series: [{ label, values, colour: 1 to 6 }], with null where nothing is known; unit: a key of
 // FORMATS; kind: lines, or bars, where series stand on top of each other.
@@ -22,7 +37,7 @@ export function Chart({ title, times, series, unit = "count", height = 180, kind
   const data = useMemo(() => [times.map((ms) => ms / 1000), ...(kind === "bars" ? piled(series) : series.map(({ values }) => values))], [times, series]);
 
   useEffect(() => {
-    const options = optionsFor({ element: place.current, series, format, height, kind, onCursor: setAt });
+    const options = optionsFor({ element: place.current, series, unit, height, kind, onCursor: setAt });
     const made = (plot.current = new uPlot(options, data, place.current));
     const observer = new ResizeObserver(([{ contentRect }]) => made.setSize({ width: Math.max(50, contentRect.width), height }));
     observer.observe(place.current);
@@ -71,20 +86,27 @@ function padded(plot, from, to) {
   return [from - half, to + half];
 }
 
-function optionsFor({ element, series, format, height, kind, onCursor }) {
+// Labels without zeros that say nothing: 8 KiB/s, not 8.00 KiB/s.
+const short = (text) => text.replace(/(\.\d*?)0+(?!\d)/, "$1").replace(/\.(?!\d)/, "");
+
+const widthOf = (labels) => 14 + LABEL_PX * Math.max(1, ...(labels ?? []).map((label) => label.length));
+
+function optionsFor({ element, series, unit, height, kind, onCursor }) {
   const colour = colourReader(element);
+  const format = FORMATS[unit];
+  const { steps, least } = AXES[unit];
   const axis = { stroke: colour("--text-muted"), font: "11px system-ui, sans-serif", ticks: { show: false }, grid: { stroke: colour("--line-soft"), width: 1 } };
   return {
     width: Math.max(50, element.clientWidth),
     height,
-    padding: [8, 8, 0, 0],
+    padding: [8, 24, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     hooks: { setCursor: [(plot) => onCursor(plot.cursor.idx ?? null)] },
-    scales: { ...(kind === "bars" && { x: { range: padded } }), y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] } },
+    scales: { ...(kind === "bars" && { x: { range: padded } }), y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(least, (high ?? 0) * 1.1)] } },
     axes: [
       { ...axis, space: 70, size: 26, values: (_, splits) => splits.map((seconds) => clock(seconds * 1000).slice(0, isShort(splits) ? 8 : 5)) },
-      { ...axis, size: element.clientWidth < 420 ? 52 : 66, values: (_, splits) => splits.map((value) => format(value)) },
+      { ...axis, incrs: steps, size: (_, labels) => widthOf(labels), values: (_, splits) => splits.map((value) => (value === 0 ? "0" : short(format(value)))) },
     ],
     series: [
       {},

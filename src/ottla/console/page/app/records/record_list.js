@@ -13,11 +13,11 @@ const CLOCK = { id: "time", label: "Time", width: "122px", isMono: true, cell: (
 const PARTITION = { id: "partition", label: "Part.", width: "60px", align: "end", cell: (row) => row.partition };
 const OFFSET = { id: "offset", label: "Offset", width: "96px", align: "end", cell: (row) => html`<span class="record-offset">${count(row.offset)}</span>` };
 const VALUE = { id: "value", label: "Value", isMono: true, cell: valueCell };
-const HEADERS = { id: "headers", label: "Headers", width: "13%", isMono: true, cell: headersCell };
+const HEADERS = { id: "headers", label: "Headers", width: "11%", isMono: true, cell: headersCell };
 const SIZE = { id: "size", label: "Size", width: "84px", align: "end", cell: (row) => bytes((row.key.size_bytes ?? 0) + (row.value.size_bytes ?? 0)) };
 const keyColumn = (width) => ({ id: "key", label: "Key", width, isMono: true, cell: (row) => (row.control ? null : html`<${FieldText} field=${row.key} />`) });
 
-const COLUMNS = [TIME, PARTITION, OFFSET, keyColumn("17%"), VALUE, HEADERS, SIZE];
+const COLUMNS = [TIME, PARTITION, OFFSET, keyColumn("16%"), VALUE, HEADERS, SIZE];
 // Beside a record that is open there is less room.
 const FEW_COLUMNS = [CLOCK, PARTITION, OFFSET, keyColumn("24%"), VALUE];
 

@@ -15,6 +15,7 @@ import { bytes, bytesRate, count, duration, percent, plural, rate, shortCount, U
 import { address, useQuery } from "../router.js";
 
 const SPANS = [["recent", "15 minutes"], ["long", "6 hours"]];
+const LEAST_SPAN_MS = 60_000;
 const NOT_TOLD = "Only Ottla's broker tells this, by its internals. Kafka's protocol has nothing like it.";
 
 export default function Overview() {
@@ -125,10 +126,10 @@ function Charts({ span, history, internals }) {
 
 const SpanLinks = ({ current }) => html`<nav class="span-links" aria-label="Time">${SPANS.map(([id, label]) => html`<a key=${id} href=${address([], id === "recent" ? {} : { span: id })} aria-current=${id === current ? "true" : undefined}>${label}</a>`)}</nav>`;
 
-// The axis has the whole span from the beginning on.
-function spread({ span_ms: spanMs, times_ms: times, values }) {
-  const first = (times.at(-1) ?? Date.now()) - spanMs;
-  if (times.length && times[0] <= first + spanMs / 50) return { times, values };
+// A young console draws what it has seen, and not an hour before it; the first minute it draws as one.
+function spread({ times_ms: times, values }) {
+  const first = (times.at(-1) ?? Date.now()) - LEAST_SPAN_MS;
+  if (times.length && times[0] <= first) return { times, values };
   return { times: [first, ...times], values: Object.fromEntries(Object.entries(values).map(([name, some]) => [name, [null, ...some]])) };
 }
 
@@ -147,7 +148,7 @@ const BROKER_COLUMNS = [
 function Brokers({ answer: { brokers, broker_count: total } }) {
   const columns = brokers.some(({ rack }) => rack) ? BROKER_COLUMNS : BROKER_COLUMNS.filter(({ id }) => id !== "rack");
   return html`<div id="brokers"><${Panel} title="Brokers" note=${total > brokers.length ? `the first ${count(brokers.length)} of ${count(total)}` : undefined} flush>
-    <${Table} caption="Brokers" columns=${columns} rows=${brokers} rowKey=${({ id }) => id} empty=${html`<${Empty} title="No broker is known" />`} />
+    <${Table} caption="Brokers of the cluster" columns=${columns} rows=${brokers} rowKey=${({ id }) => id} empty=${html`<${Empty} title="No broker is known" />`} />
   </${Panel}></div>`;
 }
 
@@ -168,7 +169,7 @@ const TOPIC_COLUMNS = [
 ];
 
 const Busiest = ({ topics }) => html`<${Panel} title="Busiest topics" note="written now" flush>
-  <${Table} caption="Busiest topics" columns=${TOPIC_COLUMNS} rows=${topics} rowKey=${({ name }) => name} empty=${html`<${Empty} title="Nothing is written now" />`} />
+  <${Table} caption="Topics that are written to most" columns=${TOPIC_COLUMNS} rows=${topics} rowKey=${({ name }) => name} empty=${html`<${Empty} title="Nothing is written now" />`} />
 </${Panel}>`;
 
 const GROUP_COLUMNS = [

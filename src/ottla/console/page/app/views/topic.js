@@ -94,7 +94,7 @@ function Numbers({ detail }) {
 
 // What the cluster tells of copies, and nothing more.
 function replicasNote({ storage_folder: folder, broker_count: brokers, leaders }) {
-  if (folder) return html`<span title=${`Ottla keeps the records in ${folder}: replicas are a number for clients, and there are as many copies as that storage has`}>a number: the records are in one folder</span>`;
+  if (folder) return html`<span title=${`Ottla keeps the records in ${folder}: replicas are a number for clients, and there are as many copies as that storage has`}>a number only: this is one folder</span>`;
   const led = leaders.map(({ broker_id: broker, partition_count: partitions }) => `${broker} (${partitions})`).join(", ");
   return html`<span title=${led && `Leaders: broker ${led}`}>${plural(brokers, "broker")}, ${leaders.length === 1 ? "one leads" : `${leaders.length} lead`}</span>`;
 }
