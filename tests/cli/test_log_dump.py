@@ -16,6 +16,7 @@ import pytest
 from tests.cli.conftest import Ottla
 from tests.cli.log_folders import CODECS, TOPIC, write_folder
 from tests.records.test_legacy import built, numbered
+from tests.storage.worker_stores import arrange
 
 from ottla import Broker, Producer
 from ottla.cli.main import main
@@ -61,6 +62,22 @@ def dump(capsys: pytest.CaptureFixture[str]) -> Dump:
 
 def segments(partition: Path) -> list[Path]:
     return sorted(partition.glob("*.log"))
+
+
+def test_a_data_folder_of_workers_is_looked_into_as_a_whole(
+    data: Path, tmp_path: Path, ottla: Ottla
+) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(data, folder)
+    # With 99 workers most stores have no partition.
+    arrange(folder, 99)
+    done = ottla("log", "dump", str(folder), "--verify-only")
+    assert done.code == 0, done.err
+    found = {
+        Path(line.split(":")[0]).relative_to(folder / "workers").parts[1:] for line in done.lines
+    }
+    assert found == {path.relative_to(data).parts for path in data.glob("*-*/*") if path.is_file()}
+    assert "no damage" in done.err
 
 
 def test_a_file_that_is_not_there_is_told_before_anything_else(inside: Ottla) -> None:

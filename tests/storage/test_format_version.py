@@ -19,6 +19,7 @@ from tests.storage import kept_folders
 from tests.storage.conftest import Opener
 from tests.storage.format_inventory import formats_of
 from tests.storage.kept_folders import KeptFolder
+from tests.storage.worker_stores import arrange
 
 import ottla
 from ottla.access import AclBinding, Operation, PatternType, Permission, ResourceType
@@ -229,6 +230,28 @@ def test_a_folder_of_any_version_opens_with_all_that_is_in_it(
         assert values(broker.bootstrap_servers, "payments") == seen
         if version >= FIRST_VERSION_WITH_SECURITY:
             check_security_is_there(broker)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("how_it_ended", kept_folders.HOW_IT_ENDED)
+def test_a_kept_folder_that_workers_had_opens_with_all_that_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how_it_ended: str
+) -> None:
+    """Groups, transactions, producers: the start with workers and the way back leave all of it."""
+    folder = kept_folders.unpack(
+        kept_folders.archive_of(NEWEST_VERSION - 1, how_it_ended), tmp_path
+    )
+    for count in (3, 2, 5):
+        arrange(folder.path, count)
+    assert not list(folder.path.glob("*-*/*.log"))
+    with open_at(monkeypatch, folder) as broker:
+        address = broker.bootstrap_servers
+        check_all_is_there(address)
+        check_security_is_there(broker)
+        transactional(address, kept_folders.TILLS[1])  # which aborts what is open
+        seen = [*kept_folders.COMMITTED, *kept_folders.BEHIND_OPEN]
+        assert values(address, "payments") == seen
+        assert committed(address, "tills") == {0: (kept_folders.TILL_OFFSET, "")}
 
 
 def test_no_format_changes_without_a_new_version_and_a_folder_that_keeps_it(tmp_path: Path) -> None:

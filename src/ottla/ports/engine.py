@@ -67,8 +67,12 @@ class LogStore(Inspection, Protocol):
     def delete(self, ref: PartitionRef) -> None:
         """Removes the partition and its data; nothing happens if there is none.
 
-        Durable when the next change of the catalog is.
+        Durable when the next change of the catalog is, or after `sync_deletions`.
         """
+        ...
+
+    def sync_deletions(self) -> None:
+        """Makes deletions durable for a catalog that another process changes."""
         ...
 
     def tick(self, now_ms: int) -> None:

@@ -27,6 +27,8 @@ from ottla.ports import EpochStart
 from ottla.records.control import parse_marker
 from ottla.records.errors import CorruptRecordsError
 from ottla.storage.local.folder import checkpoint_files, layout
+from ottla.storage.local.folder.partition_listing import has_partitions
+from ottla.storage.local.folder.worker_folders import existing_workers, worker_folder
 from ottla.storage.local.inspection.index_checks import (
     aborted_entries,
     offset_entries,
@@ -103,6 +105,10 @@ def _files_of(path: str) -> list[str]:
         inner = os.path.join(path, name)
         if layout.parse_folder_name(name) is not None and os.path.isdir(inner):
             files += _files_of(inner)
+    for number in existing_workers(path):
+        store = worker_folder(path, number)
+        if has_partitions(store):
+            files += _files_of(store)
     if not files and layout.parse_folder_name(os.path.basename(os.path.abspath(path))) is None:
         raise CommandError(
             f"no files of partitions are in {path}", "name the data folder, or a folder in it"

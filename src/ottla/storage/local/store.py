@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.config.topic import LONG_MAX, TopicConfig
@@ -25,8 +25,10 @@ from ottla.ports import (
 from ottla.storage.local import log_messages
 from ottla.storage.local.folder import checkpoint_files, layout
 from ottla.storage.local.folder.catalog_journal import Journal
+from ottla.storage.local.folder.claim_epoch_file import ClaimEpochFile
 from ottla.storage.local.folder.format_version import raise_version, read_version
 from ottla.storage.local.folder.identity import (
+    hold_inherited_lock,
     leave_clean_mark,
     lock_folder,
     open_identity,
@@ -34,8 +36,19 @@ from ottla.storage.local.folder.identity import (
 )
 from ottla.storage.local.folder.offsets_file import Key
 from ottla.storage.local.folder.open_files import OpenFiles, default_open_segments
+from ottla.storage.local.folder.partition_listing import (
+    highest_leader_epoch,
+    partition_folders,
+    partition_refs,
+)
 from ottla.storage.local.folder.removal import remove_files, remove_tree, remove_trees
 from ottla.storage.local.folder.unclaimed_partition import read_unclaimed_log
+from ottla.storage.local.folder.worker_folders import (
+    check_is_data_folder,
+    has_workers,
+    identity_of_worker,
+    worker_folder,
+)
 from ottla.storage.local.log.partition_log import EndCause, LocalLog
 from ottla.storage.local.partition_entry import Damage, PartitionEntries, PartitionEntry
 from ottla.storage.local.recovery.file_cuts import cut_in_place
@@ -56,6 +69,8 @@ from ottla.storage.local.recovery.partition_folder import (
 from ottla.storage.local.recovery.scan import READ_AT_ONCE_BYTES
 from ottla.storage.local.recovery.txn_index_checks import remove_damaged_txn_indexes
 from ottla.storage.local.store_context import StoreContext
+from ottla.storage.local.store_home import StoreHome, opening
+from ottla.storage.local.supervised_folder import take_partitions_back
 from ottla.storage.local.sync.background_sync import BackgroundSyncs
 from ottla.storage.local.sync.closing_sync import write_side_by_side
 from ottla.storage.local.sync.disk_threads import StorageThreads
@@ -77,10 +92,12 @@ class LocalStore:
     """Implements LogStore; to be used from one thread (syncs and deletions run in others)."""
 
     def __init__(
-        self, path: str, lock: int, clock: Clock, options: LocalStoreOptions, rng: random.Random
+        self, home: StoreHome, clock: Clock, options: LocalStoreOptions, rng: random.Random
     ) -> None:
-        self._path = path
-        self._lock = lock
+        """Takes over an opened folder, unless this raises."""
+        self._home = home
+        self._path = home.path
+        self._epochs = home.epochs
         self._clock = clock
         self._options = options
         self._closed = False
@@ -88,9 +105,7 @@ class LocalStore:
         self._removals: list[tuple[int, Sequence[str]]] = []
         self._retired: list[str] = []  # renamed folders whose rename is not durable yet
         self._next_checkpoint_ms = monotonic_ms(clock) + options.checkpoint_interval_ms
-        self._cluster_id = open_identity(path, options.node_id, options.cluster_id)
-        raise_version(path, self._cluster_id)
-        self._entries = PartitionEntries(path)
+        self._entries = PartitionEntries(home.path)
         self._checks = FolderChecks(self._recovered)
         self._executor = StorageThreads(options.sync_workers, thread_name_prefix="ottla-storage")
         # For removals, checkpoints and other work that no client waits for.
@@ -113,14 +128,10 @@ class LocalStore:
             sync_failed_late=self._sync_failed_late,
             syncs=self.syncs,
         )
-        self._journal = Journal(self._file(layout.JOURNAL_FILE), self._sync_deletions)
-        try:
-            self._journal.raise_epoch(max(self._journal.epoch, self._highest_foreign_epoch()) + 1)
-            self._remove_leftovers()
-            self._recover_if_unclean()
-        except BaseException:
-            self._journal.close()
-            raise
+        foreign_epoch = highest_leader_epoch(home.path) if home.epochs.is_new else 0
+        self._epochs.raise_epoch(max(self._epochs.epoch, foreign_epoch) + 1)
+        self._remove_leftovers()
+        self._recover_if_unclean()
 
     def _file(self, name: str) -> str:
         return os.path.join(self._path, name)
@@ -136,29 +147,7 @@ class LocalStore:
 
     @property
     def cluster_id(self) -> str:
-        return self._cluster_id
-
-    def _partition_folders(self) -> Iterator[tuple[Key, str]]:
-        with os.scandir(self._path) as entries:
-            folders = sorted((entry.name, entry.path) for entry in entries if entry.is_dir())
-        for name, path in folders:
-            key = layout.parse_folder_name(name)
-            if key is not None and key[0] == layout.KAFKA_CATALOG_TOPIC:
-                continue
-            if key is not None:
-                yield key, path
-            elif not name.endswith((layout.DELETED_FOLDER_SUFFIX, layout.STRAY_FOLDER_SUFFIX)):
-                log_messages.log_ignored(path)
-
-    def _highest_foreign_epoch(self) -> int:
-        """The highest leader epoch in a folder that another program has written, else 0."""
-        if not self._journal.is_new:
-            return 0
-        highest = 0
-        for _, path in self._partition_folders():
-            epochs = checkpoint_files.read_epochs(os.path.join(path, layout.LEADER_EPOCHS_FILE))
-            highest = max(highest, epochs[-1].epoch if epochs else 0)
-        return highest
+        return self._home.cluster_id
 
     def _remove_leftovers(self) -> None:
         for name in os.listdir(self._path):
@@ -173,7 +162,7 @@ class LocalStore:
             return
         began = self._clock.monotonic_seconds()
         checked = 0
-        for key, path in self._partition_folders():
+        for key, path in partition_folders(self._path):
             if not checked:
                 log_messages.log_recovering(self._path)
             log_messages.log_checking(path)
@@ -205,7 +194,7 @@ class LocalStore:
 
     @property
     def catalog(self) -> Catalog:
-        return self._journal
+        return self._home.catalog
 
     def epoch_of(self, ref: PartitionRef) -> int:
         entry = self._entries.get((ref.topic, ref.partition))
@@ -214,7 +203,7 @@ class LocalStore:
         return self._next_epoch(ref, entry)
 
     def _next_epoch(self, ref: PartitionRef, entry: PartitionEntry | None) -> int:
-        epoch = self._journal.epoch
+        epoch = self._epochs.epoch
         if entry is not None and entry.claimed_epoch == epoch and entry.claimed_ref == ref:
             return epoch + 1
         return epoch
@@ -222,7 +211,7 @@ class LocalStore:
     def raise_epochs(self, refs: Iterable[PartitionRef]) -> None:
         self._check_open()
         # One counter for all partitions.
-        self._journal.raise_epoch(self._journal.epoch + 1)
+        self._epochs.raise_epoch(self._epochs.epoch + 1)
 
     def claim(self, ref: PartitionRef, config: TopicConfig) -> LocalLog:
         self._check_open()
@@ -275,7 +264,7 @@ class LocalStore:
         self._index_before_use(entry, folder, config)
         epochs = checkpoint_files.read_epochs(os.path.join(path, layout.LEADER_EPOCHS_FILE))
         first_epoch = epochs[-1].epoch + 1 if epochs else 0
-        self._journal.raise_epoch(max(self._next_epoch(ref, entry), first_epoch))
+        self._epochs.raise_epoch(max(self._next_epoch(ref, entry), first_epoch))
         try:
             log = self._load(entry, ref, config, folder)
         except UntrustworthyError as error:
@@ -317,7 +306,7 @@ class LocalStore:
         folder: PartitionFolder,
     ) -> LocalLog:
         remove_damaged_txn_indexes(folder)
-        log = LocalLog(ref, self._journal.epoch, folder, config, entry, self._context)
+        log = LocalLog(ref, self._epochs.epoch, folder, config, entry, self._context)
         log.load(folder, entry.log_start or 0, entry.recovery_point or 0)
         return log
 
@@ -374,8 +363,8 @@ class LocalStore:
         if entry is not None:
             self._entries.forget(entry)
 
-    def _sync_deletions(self) -> None:
-        """Makes all deletions durable with one sync, before the catalog forgets the topics."""
+    def sync_deletions(self) -> None:
+        # With one sync for all, before the catalog forgets the topics.
         if not self._retired:
             return
         try:
@@ -388,17 +377,10 @@ class LocalStore:
         self._retired.clear()
 
     def partitions(self) -> Sequence[PartitionRef]:
-        found = []
         try:
-            for (topic, partition), path in self._partition_folders():
-                topic_id = checkpoint_files.read_topic_id(path)
-                if topic_id is None:
-                    log_messages.log_unknown(path)
-                else:
-                    found.append(PartitionRef(topic, partition, topic_id))
+            return partition_refs(self._path)
         except OSError as error:
             raise StorageError(f"cannot list {self._path}: {error}") from error
-        return found
 
     def offline(self) -> Mapping[PartitionRef, StorageError]:
         found = {}
@@ -461,7 +443,7 @@ class LocalStore:
     def log_dirs(self) -> Sequence[LogDir]:
         sizes = {}
         try:
-            for key, _ in self._partition_folders():
+            for key, _ in partition_folders(self._path):
                 entry = self._entries.get(key)
                 if entry is not None and entry.log is not None:
                     sizes[key] = entry.log.size_bytes
@@ -497,7 +479,7 @@ class LocalStore:
             except StorageError as error:
                 log_messages.log_flush_failed(log.ref, error)
         try:
-            self._sync_deletions()
+            self.sync_deletions()
         except StorageError as error:
             log_messages.log_checkpoint_failed(self._path, error)
         due = [paths for due_ms, paths in self._removals if due_ms <= now_ms]
@@ -544,7 +526,7 @@ class LocalStore:
             except StorageError as error:
                 log_messages.log_flush_failed(log.ref, error)
         try:
-            self._sync_deletions()
+            self.sync_deletions()
         except StorageError as error:
             log_messages.log_checkpoint_failed(self._path, error)
         for _, paths in self._removals:
@@ -557,12 +539,11 @@ class LocalStore:
                 checkpoint_files.sync_path(self._path)
             self._entries.take_checkpoints()()
             if not self._suspect_count():
-                leave_clean_mark(self._path, self._journal.epoch)
+                leave_clean_mark(self._path, self._epochs.epoch)
         except OSError as error:
             raise StorageError(f"cannot close {self._path} cleanly: {error}") from error
         finally:
-            self._journal.close()
-            os.close(self._lock)
+            self._home.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -603,27 +584,56 @@ def open_local_store(
     options: LocalStoreOptions | None = None,
     rng: random.Random | None = None,
 ) -> LocalStore:
-    """Opens a data folder, which is made if there is none; after an unclean stop its logs are checked."""
+    """Opens a data folder, which is made if there is none; after an unclean stop its logs are checked.
+
+    Partitions that several workers had come back into the folder itself.
+    """
     folder = os.path.abspath(os.fspath(path))
-    try:
-        # Before anything is changed: not even a lock is left in a newer folder.
-        read_version(folder)
+    options = options or LocalStoreOptions()
+    with opening(folder) as opened:
+        check_is_data_folder(folder)
         os.makedirs(folder, exist_ok=True)
         lock = lock_folder(folder)
-    except OSError as error:
-        raise _unusable(folder, error) from error
-    try:
-        return LocalStore(
-            folder, lock, clock, options or LocalStoreOptions(), rng or random.Random()
+        opened.callback(os.close, lock)
+        cluster_id = open_identity(folder, options.node_id, options.cluster_id)
+        raise_version(folder, cluster_id)
+        journal = Journal(os.path.join(folder, layout.JOURNAL_FILE))
+        opened.callback(journal.close)
+        if has_workers(folder):
+            take_partitions_back(folder, cluster_id, journal)
+        home = StoreHome(folder, cluster_id, [lock], catalog=journal, epochs=journal)
+        store = LocalStore(home, clock, options, rng or random.Random())
+        journal.sync_first = store.sync_deletions
+        return store
+
+
+def open_worker_store(
+    path: str | os.PathLike[str],
+    worker: int,
+    *,
+    lock_descriptor: int,
+    catalog: Catalog,
+    clock: Clock,
+    options: LocalStoreOptions | None = None,
+    rng: random.Random | None = None,
+) -> LocalStore:
+    """Opens the store of a worker, numbered from 1, in a data folder that a supervisor has opened.
+
+    The store closes `lock_descriptor`, the supervisor's, which this process has inherited. The catalog belongs to the
+    caller: before it counts the data of a topic as deleted, it calls `sync_deletions`.
+    """
+    data = os.path.abspath(os.fspath(path))
+    folder = worker_folder(data, worker)
+    with opening(folder) as opened:
+        hold_inherited_lock(data, lock_descriptor)
+        opened.callback(os.close, lock_descriptor)
+        read_version(folder)
+        # Fails if an earlier process of this worker is still there.
+        lock = lock_folder(folder)
+        opened.callback(os.close, lock)
+        cluster_id = identity_of_worker(data, worker)
+        epochs = ClaimEpochFile(os.path.join(folder, layout.CLAIM_EPOCH_FILE))
+        home = StoreHome(
+            folder, cluster_id, [lock, lock_descriptor], catalog=catalog, epochs=epochs
         )
-    except OSError as error:
-        os.close(lock)
-        raise _unusable(folder, error) from error
-    except BaseException:
-        os.close(lock)
-        raise
-
-
-def _unusable(folder: str, error: OSError) -> StorageError:
-    where = f"{error.filename}: " if error.filename not in (None, folder) else ""
-    return StorageError(f"cannot use the data folder {folder}: {where}{error.strerror or error}")
+        return LocalStore(home, clock, options or LocalStoreOptions(), rng or random.Random())

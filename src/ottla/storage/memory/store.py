@@ -139,6 +139,9 @@ class MemoryStore:
             log.fence()
         self._drop(partition)
 
+    def sync_deletions(self) -> None:
+        """Nothing here survives the process."""
+
     def partitions(self) -> Sequence[PartitionRef]:
         return [partition.ref for partition in self._partitions.values()]
 

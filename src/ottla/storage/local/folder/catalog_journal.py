@@ -48,10 +48,10 @@ def decode_line(line: bytes) -> tuple[int, int, dict[str, JsonValue]]:
 class Journal:
     """Implements Catalog; keeps the engine's claim epoch beside it."""
 
-    def __init__(self, path: str, sync_first: Callable[[], None] | None = None) -> None:
-        """`sync_first` is called before each change, for what has to be durable before it."""
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._sync_first = sync_first
+        # Called before each change, for what has to be durable before it.
+        self.sync_first: Callable[[], None] | None = None
         self._entries: dict[str, JsonValue] = {}
         self._revision = 0
         self._epoch = 0
@@ -87,8 +87,8 @@ class Journal:
             raise CatalogConflictError(
                 f"the catalog is at revision {self._revision}, not {expected_revision}"
             )
-        if self._sync_first is not None:
-            self._sync_first()
+        if self.sync_first is not None:
+            self.sync_first()
         # Through JSON: callers keep no reference to stored values, and a restart gives the same ones.
         self._append(encode_line(self._revision + 1, self._epoch, changes))
         self._apply(self._revision + 1, self._epoch, json.loads(json.dumps(dict(changes))))

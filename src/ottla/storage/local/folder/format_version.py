@@ -20,6 +20,7 @@ VERSIONS: Final = {
     3: "checksums of transaction indexes, in a file in each partition (ADR 0037); the cluster id beside the version",
     4: "groups of the consumer protocol (ADR 0047); the catalog has configs of groups and client metrics, ACLs, "
     "SCRAM credentials and quotas",
+    5: "a data folder may have stores of workers, which earlier versions would not find (ADR 0061)",
 }
 UNSTATED_VERSION: Final = 1
 NEWEST_VERSION: Final = max(VERSIONS)

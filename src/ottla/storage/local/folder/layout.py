@@ -37,6 +37,10 @@ FORMAT_VERSION_FILE: Final = "format.properties"  # ours; Kafka has no such file
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 LOCK_FILE: Final = ".lock"
 JOURNAL_FILE: Final = "catalog.journal"
+# A data folder of several workers has a store for each of them, `workers/1` and so on.
+WORKERS_FOLDER: Final = "workers"
+WORKERS_FILE: Final = "workers.properties"  # which stores there are
+CLAIM_EPOCH_FILE: Final = "claim-epoch-checkpoint"  # in a worker's store, which has no journal
 
 # The range of index entries: offsets relative to the segment's base and positions are int32.
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
