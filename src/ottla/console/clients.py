@@ -32,6 +32,12 @@ _READER: Final[Mapping[str, object]] = {
     "enable.auto.commit": False,
 }
 
+# Somebody waits for the answer: what a cluster does not answer by then is shown as a problem.
+_SOON: Final[Mapping[str, object]] = {
+    "default.api.timeout.ms": 15_000,
+    "request.timeout.ms": 15_000,
+}
+
 
 class Clients:
     """Makes clients with the options of one identity; used on the console's loop.
@@ -49,7 +55,7 @@ class Clients:
     def admin(self) -> Admin:
         """The admin client of this identity, which `close` closes."""
         if self._admin is None:
-            self._admin = Admin(self._options_for(AdminConfig, {}))
+            self._admin = Admin({**_SOON, **self._options_for(AdminConfig, {})})
         return self._admin
 
     def consumer(self, **options: object) -> Consumer[Any, Any]:

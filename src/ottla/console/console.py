@@ -62,8 +62,8 @@ class Console:
         self.open_transactions: Final = OpenTransactionWatch(self.clients, self.poller)
         self.producer_expiration: Final = ProducerExpiration()
         self.journal: Final = TransactionJournal(self.clients, self.poller)
-        self.group_watch: Final = GroupWatch(self.poller)
         self.group_descriptions: Final = GroupDescriptions(self.clients)
+        self.group_watch: Final = GroupWatch(self.poller, self.group_descriptions)
         self.rebalances: Final = RebalanceJournal(
             self.clients, self.poller, self.live, self._internals_client
         )

@@ -16,6 +16,8 @@ from tests.waiting import in_time
 
 import ottla
 from ottla.admin import AclOperation, AclResourceType, NewTopic
+from ottla.client.aio.admin.client import Admin
+from ottla.console.transactions.watch import OpenOnPartitions, find_open
 from ottla.model import TopicPartition
 from ottla.spark.sink.progress import Marker, marker_group, transactional_id
 
@@ -209,3 +211,20 @@ def test_a_transaction_whose_id_may_not_be_described_does_not_seem_to_hang(
                 assert "payments" not in answer.text
 
     asyncio.run(ask())
+
+
+def test_a_console_that_may_not_see_all_ids_calls_no_transaction_hanging(
+    broker: ottla.Broker,
+) -> None:
+    user(broker, "dim", *VIEWER)
+    allow(broker, "dim", TOPIC, "open", DESCRIBE, READ)
+    allow(broker, "dim", TOPIC, "__transaction_state", DESCRIBE)
+
+    async def find() -> OpenOnPartitions:
+        async with Admin(broker.client_options("dim")) as admin:
+            return await find_open(admin, [TopicPartition("open", 0)])
+
+    found = asyncio.run(find())
+    assert len(found.by_partition[TopicPartition("open", 0)]) == 2
+    assert found.hanging == ()
+    assert "may not describe all transactional ids" in found.problems[0]

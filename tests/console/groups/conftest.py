@@ -95,7 +95,6 @@ class GroupCluster:
     def static_member(self, group: str, topic: str, instance_id: str) -> Iterator[None]:
         """A static member of kafka-python, with the classic protocol; it leaves without a word."""
         consumer = kafka.KafkaConsumer(
-            topic,
             bootstrap_servers=self.servers,
             group_id=group,
             client_id=f"client-of-{instance_id}",
@@ -104,6 +103,9 @@ class GroupCluster:
             session_timeout_ms=30_000,
             heartbeat_interval_ms=100,
         )
+        # A leader that has not heard of a new topic yet assigns none of its partitions.
+        assert consumer.partitions_for_topic(topic)
+        consumer.subscribe([topic])
         with _polled(lambda: consumer.poll(50)):
             deadline = time.monotonic() + SECONDS
             while not consumer.assignment():

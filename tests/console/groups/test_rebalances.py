@@ -96,6 +96,28 @@ def test_generations_of_the_classic_protocol(cluster: GroupCluster, api: ApiClie
     assert not any(lane["is_present"] for lane in timeline["lanes"])
 
 
+def test_a_group_that_is_rebalanced_again_and_again_needs_attention(
+    cluster: GroupCluster, api: ApiClient
+) -> None:
+    topic, group = cluster.topic("restless", 2), cluster.name("restless")
+    with cluster.member(group, [topic], "stays"):
+        for _ in range(4):
+            with cluster.member(group, [topic], "comes-and-goes"):
+                pass
+        found = api.soon(
+            "/api/overview",
+            lambda answer: next(
+                (
+                    each
+                    for each in answer["attention"]
+                    if (each["kind"], each["name"]) == ("repeated_rebalances", group)
+                ),
+                None,
+            ),
+        )
+    assert found["title"].startswith(f"Group {group} was rebalanced ")
+
+
 def test_epochs_of_the_new_protocol_begin_and_end(cluster: GroupCluster, api: ApiClient) -> None:
     topic, group = cluster.topic("epochs", 4), cluster.name("epochs")
     with cluster.member(group, [topic], "one", group_protocol="consumer"):

@@ -122,6 +122,20 @@ def test_generations_say_who_joined_and_who_left_and_how_many_partitions_moved()
     assert not timeline.is_present("member:b")
 
 
+def test_rebalances_since_a_time_are_those_in_which_members_got_partitions() -> None:
+    timeline = timeline_of(
+        [
+            generation(1, saved_member("one-1", 0, instance_id="one")),
+            generation(2, saved_member("one-1", 0, instance_id="one"), saved_member("b", 1)),
+            generation(2, saved_member("one-2", 0, instance_id="one"), saved_member("b", 1)),
+            generation(3, saved_member("b", 0, 1)),
+            generation(4),
+        ]
+    )
+    assert timeline.rebalanced_since(0) == [1300, 1100, 1000]
+    assert timeline.rebalanced_since(1100) == [1300, 1100]
+
+
 def test_of_a_generation_that_is_seen_first_nobody_knows_who_joined() -> None:
     (only,) = timeline_of([generation(17, saved_member("a", 0))]).rebalances
     assert (only.is_first, only.joined, only.moved_count) == (True, (), None)

@@ -38,6 +38,7 @@ from ottla.console.cluster.snapshot import (
     TopicSettings,
     TopicSnapshot,
     TransactionSnapshot,
+    is_below_min_in_sync,
 )
 from ottla.console.groups.standing import STUCK_MS, StandingGroup
 from ottla.console.transactions.held import StandingOffset
@@ -80,13 +81,13 @@ def topic(*partitions: PartitionSnapshot, written: float = 0.0, least: int = 1) 
         topic_id=None,
         is_internal=False,
         partitions=partitions,
-        replication_factor=1,
+        replication_factor=max(len(each.replicas) for each in partitions),
         record_count=0,
         size_bytes=0,
         unstable_count=sum(each.unstable_count for each in partitions),
         offline_count=sum(each.leader_id is None for each in partitions),
         under_replicated_count=sum(each.is_under_replicated for each in partitions),
-        below_min_in_sync_count=sum(len(each.in_sync_replicas) < least for each in partitions),
+        below_min_in_sync_count=sum(is_below_min_in_sync(each, least) for each in partitions),
         settings=TopicSettings("delete", None, None, least),
         records_per_second=written,
     )
@@ -187,6 +188,27 @@ def test_partitions_below_min_in_sync_are_not_told_again_as_under_replicated() -
     assert (found.kind, found.severity) == (Kind.UNDER_REPLICATED, Severity.WARN)
 
 
+def test_what_is_offline_hides_nothing_of_other_partitions() -> None:
+    some = topic(
+        partition(number=0, leader=None, replicas=(1, 2), in_sync=(2,)),
+        partition(number=1, replicas=(1, 2, 3), in_sync=(1,)),
+        partition(number=2, replicas=(1, 2, 3), in_sync=(1, 2)),
+        least=2,
+    )
+    facts = AttentionFacts(snapshot(topics=[some], brokers=[broker(1), broker(2), broker(3)]))
+    assert [(each.kind, each.size) for each in worries_of(facts)] == [
+        (Kind.OFFLINE, 1),
+        (Kind.BELOW_MIN_IN_SYNC, 1),
+        (Kind.UNDER_REPLICATED, 1),
+    ]
+
+
+def test_a_min_in_sync_above_the_number_of_replicas_is_no_lost_replica() -> None:
+    found = only(AttentionFacts(snapshot(topics=[topic(partition(), least=2)])))
+    assert (found.kind, found.severity) == (Kind.TOO_FEW_REPLICAS, Severity.WARN)
+    assert found.title == "orders has 1 replica and min.insync.replicas=2"
+
+
 def test_of_many_topics_with_the_same_trouble_the_worst_are_named_and_the_rest_is_counted() -> None:
     topics = [
         topic(
@@ -262,6 +284,17 @@ def test_a_transaction_that_holds_readers_for_long_is_told_with_who_waits() -> N
     assert only(held(VERY_LONG_TRANSACTION_MS)).severity is Severity.BAD
 
 
+def test_a_transaction_whose_end_is_decided_does_not_wait_for_its_producer() -> None:
+    facts = held(LONG_TRANSACTION_MS)
+    (ongoing,) = facts.snapshot.transactions.values()
+    decided = replace(ongoing, state=TransactionState.PREPARE_COMMIT)
+    assert "its producer commits or aborts" in only(facts).why
+    found = only(
+        replace(facts, snapshot=replace(facts.snapshot, transactions={"payments": decided}))
+    )
+    assert "the coordinator has yet to write the markers" in found.why
+
+
 def test_an_offset_that_stands_is_told_even_if_nobody_knows_whose_transaction_it_is() -> None:
     found = only(held(LONG_TRANSACTION_MS, describes=False))
     assert (found.kind, found.place, found.name) == (Kind.HELD, Place.TOPIC, "orders")
@@ -298,6 +331,12 @@ def test_a_group_with_members_that_commits_nothing_is_stuck() -> None:
 def test_markers_behind_the_last_record_are_no_lag() -> None:
     assert told(standing(group(98), NOW - STUCK_MS)) == []
     assert told(standing(group(97), NOW - STUCK_MS)) != []
+
+
+def test_a_lag_in_a_topic_that_the_members_left_behind_is_not_stuck() -> None:
+    facts = standing(group(10), NOW - STUCK_MS)
+    assert told(replace(facts, read_topics={"billing": {"payments"}})) == []
+    assert told(replace(facts, read_topics={"billing": {"orders"}})) == told(facts) != []
 
 
 def test_groups_of_tools_are_not_stuck() -> None:
@@ -337,7 +376,10 @@ def test_a_group_that_is_rebalanced_again_and_again_is_told() -> None:
     def of(count: int, at_ms: int) -> list[tuple[Kind, Severity, str | None]]:
         return told(
             AttentionFacts(
-                snapshot(groups=[group(100)]), rebalanced_at_ms=lambda name: [at_ms] * count
+                snapshot(groups=[group(100)]),
+                rebalanced_since=lambda name, since_ms: (
+                    [at_ms] * count if at_ms >= since_ms else []
+                ),
             )
         )
 

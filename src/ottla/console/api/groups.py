@@ -1,9 +1,9 @@
-"""Groups, their members, lags and rebalances, and resetting offsets."""
+"""Groups, their members and lags."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -19,7 +19,12 @@ from ottla.console.cluster.history import LONG_MS, RECENT_MS, Series
 from ottla.console.cluster.snapshot import ClusterSnapshot, GroupSnapshot
 from ottla.console.console import Console
 from ottla.console.groups.record_lags import MAX_PARTITIONS, RecordLag
-from ottla.console.groups.standing import WITHOUT_MEMBERS, is_stuck
+from ottla.console.groups.standing import (
+    WITHOUT_MEMBERS,
+    is_stuck,
+    readable_lag,
+    topics_read_by,
+)
 from ottla.console.http.errors import bad_request, not_found
 from ottla.console.http.routes import Call, Route
 from ottla.errors import ErrorCode, KafkaError, OttlaError, PartialFailureError
@@ -163,10 +168,12 @@ def _type_word(group_type: GroupType | None) -> str:
 
 
 def _is_stuck(group: GroupSnapshot, console: Console, snapshot: ClusterSnapshot) -> bool:
-    """A group whose lag is only markers has read everything."""
-    standing = console.group_watch.standing.get(group.group_id)
+    """A group whose lag is only markers, or behind last stable offsets, has read all that it may."""
+    watch, name = console.group_watch, group.group_id
     return (
-        is_stuck(group, standing, snapshot.at_ms) and _known_records(group, snapshot, console) != 0
+        is_stuck(group, watch.standing.get(name), snapshot.at_ms)
+        and readable_lag(group, snapshot, watch.read_topics.get(name)) > 0
+        and _known_records(group, snapshot, console) != 0
     )
 
 
@@ -224,7 +231,7 @@ def _row(
     standing = console.group_watch.standing.get(group.group_id)
     topics = list(dict.fromkeys(topic for topic, _ in group.committed or ()))
     if described is not None and not topics:
-        topics = [each for each in _read_topics(described) if visible.sees_topic(each)]
+        topics = [each for each in topics_read_by(described) if visible.sees_topic(each)]
     trend = console.history.group(group.group_id, RECENT_MS).values["lag"]
     return GroupRow(
         group_id=group.group_id,
@@ -262,13 +269,6 @@ def _known_records(group: GroupSnapshot, snapshot: ClusterSnapshot, console: Con
     if group.committed is None or len(known) < len(spans):
         return None
     return sum(each.record_count for each in known.values())
-
-
-def _read_topics(described: GroupDescription) -> list[str]:
-    return sorted(
-        {topic for member in described.members for topic in member.subscribed_topics}
-        | {topic for member in described.members for topic, _ in member.assignment}
-    )
 
 
 def _thinned(values: list[float | None]) -> list[float | None]:
@@ -382,9 +382,16 @@ async def group(call: Call[GroupQuery, None]) -> GroupDetail:
         problems.append(f"committed offsets are not known: {error}")
     seen = snapshot.groups.get(name)
     standing = console.group_watch.standing.get(name)
-    read = set(_read_topics(described))
+    read = topics_read_by(described)
     places = [snapshot.partition(*key) for key in committed]
     lags = _offset_lags({key: each.offset for key, each in committed.items()}, snapshot)
+    unknown = [key for key in committed if key not in lags and key.topic in snapshot.topics]
+    if unknown:
+        problems.append(
+            f"the end of {unknown[0]}"
+            + (f" and of {len(unknown) - 1} more partitions" if unknown[1:] else "")
+            + " is not known: the lag is at least what is shown"
+        )
     return GroupDetail(
         at_ms=snapshot.at_ms,
         group_id=name,
@@ -398,7 +405,7 @@ async def group(call: Call[GroupQuery, None]) -> GroupDetail:
         is_rebalancing=described.state in REBALANCING,
         is_stuck=seen is not None and _is_stuck(seen, console, snapshot),
         standing_since_ms=None if standing is None else standing.since_ms,
-        lag=sum(lags.values()) if committed else None,
+        lag=sum(lags.values()) if lags or (committed and not unknown) else None,
         end_is_stable=not any(each.unstable_count for each in places if each is not None),
         held_count=sum(each.unstable_count for each in places if each is not None),
         records_per_second=None if seen is None else seen.records_per_second,
@@ -443,7 +450,7 @@ def _offset_lags(
 def _topics(
     committed: Mapping[TopicPartition, object],
     lags: Mapping[TopicPartition, int],
-    read: set[str],
+    read: Collection[str],
     snapshot: ClusterSnapshot,
 ) -> list[GroupTopic]:
     counts = Counter(topic for topic, _ in committed)

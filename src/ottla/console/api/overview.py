@@ -10,8 +10,8 @@ from typing import Final, Literal
 from ottla.console.access.visible import Visible
 from ottla.console.apps.letter_counts import LetterCounts
 from ottla.console.apps.letter_topics import letter_topic_of
-from ottla.console.attention.rules import holds_markers, worries_of
-from ottla.console.attention.worries import AttentionFacts, Severity, Worry
+from ottla.console.attention.rules import all_worries, holds_markers
+from ottla.console.attention.worries import AttentionFacts, Severity, Worry, ranked
 from ottla.console.cluster.history import LONG_MS, RECENT_MS, thinned
 from ottla.console.cluster.snapshot import BrokerSnapshot, Part
 from ottla.console.console import Console
@@ -160,7 +160,7 @@ async def overview(call: Call[None, None]) -> Overview:
     """Totals, brokers, and what needs attention."""
     visible = await call.visible()
     snapshot, console = visible.snapshot, call.console
-    attention = worries_of(_facts(call, visible))
+    worries = all_worries(_facts(call, visible))
     problems = {each.part: each for each in snapshot.part_problems}
     parts = [part for part in Part if part in problems or part in snapshot.told_at_ms]
     brokers = list(snapshot.brokers.values())
@@ -173,9 +173,9 @@ async def overview(call: Call[None, None]) -> Overview:
         totals=_totals(visible),
         brokers=[_broker(each) for each in brokers[:MAX_BROKERS]],
         broker_count=len(brokers),
-        attention=attention,
+        attention=ranked(worries),
         attention_counts={
-            str(each): sum(worry.severity is each for worry in attention) for each in Severity
+            str(each): sum(worry.severity is each for worry in worries) for each in Severity
         },
         busiest_topics=_busiest(visible),
         latest_groups=_latest(visible),
@@ -286,7 +286,9 @@ def _facts(call: Call[None, None], visible: Visible) -> AttentionFacts:
         standing_offsets=console.open_transactions.standing,
         opened=_opened(console.open_transactions.latest, visible),
         standing_groups=console.group_watch.standing,
+        read_topics=console.group_watch.read_topics,
         lag_of=lambda group_id: _lag_of(group_id, visible, console),
+        rebalanced_since=lambda group_id, since_ms: _rebalanced_since(group_id, since_ms, console),
         letters=_letters(call, visible),
         internals_problem=console.internals.problem if visible.is_everything else None,
     )
@@ -308,6 +310,11 @@ def _lag_of(group_id: str, visible: Visible, console: Console) -> Sequence[float
     if visible.snapshot.groups.get(group_id) is not visible.whole.groups.get(group_id):
         return ()
     return console.history.group(group_id, RECENT_MS).values["lag"]
+
+
+def _rebalanced_since(group_id: str, since_ms: int, console: Console) -> Sequence[int]:
+    timeline = console.rebalances.timelines.of(group_id)
+    return () if timeline is None else timeline.rebalanced_since(since_ms)
 
 
 def _letters(call: Call[None, None], visible: Visible) -> dict[str, LetterCounts]:

@@ -13,7 +13,7 @@ from ottla.console.http.errors import bad_request, not_found
 from ottla.console.http.routes import Call, Route
 from ottla.console.producers.last_batches import BatchRow, batch_rows, read_last_batches
 from ottla.console.producers.states import ProducerRow, matches, producer_rows
-from ottla.console.transactions.coordinators import names_of_producers
+from ottla.console.transactions.coordinators import ASK_SECONDS, names_of_producers
 from ottla.errors import OttlaError, PartialFailureError
 from ottla.inspection.transactions import PartitionTransaction
 from ottla.model import TopicPartition
@@ -183,18 +183,24 @@ class _Answers:
 
 async def _ask(admin: Admin, places: Sequence[PartitionSnapshot], problems: list[str]) -> _Answers:
     """The producers of partitions, and their transactional ids."""
-    keys = [TopicPartition(place.topic, place.partition) for place in places]
+    keys = [
+        TopicPartition(each.topic, each.partition) for each in places if each.leader_id is not None
+    ]
     states: Mapping[Any, Any] = {}
-    errors: dict[TopicPartition, str] = {}
+    errors = {
+        TopicPartition(each.topic, each.partition): "the partition has no leader"
+        for each in places
+        if each.leader_id is None
+    }
     try:
-        states = await admin.describe_producers(keys)
+        states = await admin.describe_producers(keys, timeout=ASK_SECONDS) if keys else {}
     except PartialFailureError as error:
         states = error.results
-        errors = {key: str(cause) for key, cause in error.errors.items()}
+        errors |= {key: str(cause) for key, cause in error.errors.items()}
     except OttlaError as error:
         if len(keys) > 1:
             problems.append(f"this cluster does not tell producers: {error}")
-        errors = dict.fromkeys(keys, str(error))
+        errors |= dict.fromkeys(keys, str(error))
     names: Mapping[int, str] = {}
     try:
         ids = {each.producer_id for some in states.values() for each in some}

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final, Literal, cast
 
 from ottla.client.admin_model.topics import TopicDescription
 from ottla.console.clients import Clients
-from ottla.console.http.errors import bad_request, not_found
+from ottla.console.http.errors import ApiError, bad_request, not_found
 from ottla.console.http.routes import Call, Download, Route, ServerEvent
 from ottla.console.records.copies import RecordCopies, copies_of
 from ottla.console.records.decoded import WantedFormat
@@ -69,6 +70,8 @@ class RecordsPlace:
     topic: str
     is_internal: bool
     partitions: list[PartitionOffsets]
+    without_leader: list[int]
+    """The partitions that nobody can read now; they are left out, also of searches."""
 
 
 async def place(call: Call[None, None]) -> RecordsPlace:
@@ -83,6 +86,7 @@ async def place(call: Call[None, None]) -> RecordsPlace:
         topic=topic.name,
         is_internal=topic.is_internal,
         partitions=[PartitionOffsets(each.partition, *ends[each]) for each in partitions],
+        without_leader=[each.partition for each in topic.partitions if each.leader is None],
     )
 
 
@@ -93,14 +97,22 @@ async def _topic(call: Call[Any, Any]) -> TopicDescription:
 
 
 def _partitions(topic: TopicDescription, wanted: Sequence[int]) -> list[TopicPartition]:
-    there = [each.partition for each in topic.partitions]
+    """Those that are wanted; otherwise all that can be read, which are those with a leader."""
+    leaders = {each.partition: each.leader for each in topic.partitions}
     for number in wanted:
-        if number not in there:
+        if number not in leaders:
             raise not_found(
-                f"{topic.name} has no partition {number}", f"it has {len(there)}, from 0 on"
+                f"{topic.name} has no partition {number}", f"it has {len(leaders)}, from 0 on"
             )
-    chosen = set(wanted)
-    return [TopicPartition(topic.name, each) for each in there if not chosen or each in chosen]
+    readable = [number for number, leader in leaders.items() if leader is not None]
+    away = sorted(set(wanted or leaders).difference(readable))
+    if away and (wanted or not readable):
+        raise ApiError(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            f"partition {', '.join(map(str, away))} of {topic.name} has no leader: nobody can read it now",
+        )
+    chosen = set(wanted or readable)
+    return [TopicPartition(topic.name, each) for each in readable if each in chosen]
 
 
 async def _decoder(call: Call[Any, None]) -> RecordDecoder:

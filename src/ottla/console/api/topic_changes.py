@@ -123,7 +123,7 @@ async def delete(call: Call[None, DeleteBody]) -> DeleteAnswer:
             "groups and transactions of the whole cluster are kept there",
         )
     admin = call.identity.clients.admin()
-    description = await _describe(admin, found.name, AclOperation.DELETE)
+    description = await describe_for(admin, found.name, AclOperation.DELETE)
     plan = delete_plan(
         description,
         await _record_count(admin, description),
@@ -145,7 +145,7 @@ def _id_of(snapshot: ClusterSnapshot, name: str) -> UUID | None:
     return None if found is None else found.topic_id
 
 
-async def _describe(admin: Admin, name: str, needed: AclOperation) -> TopicDescription:
+async def describe_for(admin: Admin, name: str, needed: AclOperation) -> TopicDescription:
     """The topic as the cluster has it now; an error if the user may not do what is needed."""
     try:
         found = await admin.describe_topics([name], include_authorized_operations=True)
@@ -238,9 +238,9 @@ async def add_partitions(call: Call[None, PartitionsBody]) -> PartitionsAnswer:
     visible = await call.visible()
     found = topic_of(visible, call.path["topic"])
     admin = call.identity.clients.admin()
-    description = await _describe(admin, found.name, AclOperation.ALTER)
+    description = await describe_for(admin, found.name, AclOperation.ALTER)
     before = len(description.partitions)
-    policy = await _cleanup_policy(admin, found.name)
+    policy = await cleanup_policy_of(admin, found.name)
     plan = partitions_plan(found.name, before, body.total_count, policy, visible.snapshot)
     if body.preview:
         await admin.create_partitions({found.name: body.total_count}, validate_only=True)
@@ -256,7 +256,8 @@ async def add_partitions(call: Call[None, PartitionsBody]) -> PartitionsAnswer:
     return PartitionsAnswer(plan, f"{found.name} has {counted(body.total_count, 'partition')} now")
 
 
-async def _cleanup_policy(admin: Admin, topic: str) -> str | None:
+async def cleanup_policy_of(admin: Admin, topic: str) -> str | None:
+    """The topic's cleanup.policy; None if the user may not see it."""
     try:
         entry = (await describe_configs(admin, topic)).get("cleanup.policy")
     except OttlaError:
@@ -307,8 +308,8 @@ async def delete_records(call: Call[None, DeleteRecordsBody]) -> DeleteRecordsAn
     if found.is_internal:
         raise bad_request(f"{found.name} is internal: the console does not delete its records")
     admin = call.identity.clients.admin()
-    await _describe(admin, found.name, AclOperation.DELETE)
-    policy = await _cleanup_policy(admin, found.name)
+    await describe_for(admin, found.name, AclOperation.DELETE)
+    policy = await cleanup_policy_of(admin, found.name)
     if policy is not None and "delete" not in policy:
         raise bad_request(
             f"{found.name} is compacted: the cluster deletes no records of topics whose cleanup.policy is {policy}",

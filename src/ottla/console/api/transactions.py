@@ -621,12 +621,22 @@ async def _held_partitions(
     if description.state not in OPEN_STATES:
         return [], []
     some = description.partitions[:MAX_PARTITIONS]
-    opened = await _open_on(call, some)
+    away = {each for each in some if _is_away(each, visible.snapshot)}
+    opened = await _open_on(call, [each for each in some if each not in away])
     problems = [*opened.problems]
+    if away:
+        first, *others = sorted(away)
+        more = f" and {len(others)} more have" if others else " has"
+        problems.append(f"{first}{more} no leader: what the transaction wrote there is not known")
     if len(some) < len(description.partitions):
         problems.append(f"only the first {MAX_PARTITIONS} partitions are shown")
     held = [_held(visible, each, description.producer_id, opened) for each in some]
     return sorted(held, key=lambda each: (not each.is_held, each.topic, each.partition)), problems
+
+
+def _is_away(key: TopicPartition, snapshot: ClusterSnapshot) -> bool:
+    place = snapshot.partition(*key)
+    return place is not None and place.leader_id is None
 
 
 async def _open_on(call: Call[Any, Any], partitions: Sequence[TopicPartition]) -> OpenOnPartitions:
@@ -687,8 +697,10 @@ async def abort(call: Call[None, AbortBody]) -> AbortAnswer:
     name = body.transactional_id
     admin = call.identity.clients.admin()
     description = await _describe(admin, name)
-    held, _ = await _held_partitions(call, await call.visible(), description)
+    held, problems = await _held_partitions(call, await call.visible(), description)
     lost = await own_records(call.identity.clients, description.producer_id, held)
+    # A partition that is not known may have records of it, too.
+    lost.is_whole = lost.is_whole and not problems
     plan = fence_plan(name, description, tuple(held), lost)
     if body.preview:
         return AbortAnswer(plan)
@@ -737,6 +749,8 @@ def _hanging_at(
     for each in opened.by_partition.get(partition, ()):
         if each.start_offset == start_offset:
             name = opened.names.get(each.producer.producer_id)
+            if name is None and opened.problems:
+                raise bad_request(opened.problems[0], "nothing was done")
             is_named = name is not None and visible.sees_transactional_id(name)
             raise bad_request(
                 f"the transaction at offset {start_offset} of {partition} does not hang: "

@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from ottla.client.admin_model.transactions import TransactionState
 from ottla.console.attention.worries import AttentionFacts, Kind, Place, Severity, Worry, ranked
 from ottla.console.cluster.snapshot import (
-    ClusterSnapshot,
     GroupSnapshot,
     LogDirSnapshot,
     Part,
     TopicSnapshot,
     TransactionSnapshot,
+    is_below_min_in_sync,
 )
-from ottla.console.groups.standing import TOOLS_PREFIX, WITHOUT_MEMBERS, is_stuck
+from ottla.console.groups.standing import WITHOUT_MEMBERS, is_stuck, readable_lag
 from ottla.console.transactions.held import GroupPosition, HeldPartition, held_partition
 from ottla.model import TopicPartition
 from ottla.spark.sink.progress import pipeline_of_marker_group
@@ -24,8 +25,6 @@ from ottla.spark.sink.progress import pipeline_of_marker_group
 LONG_TRANSACTION_MS: Final = 60_000
 # Then it is no slow transaction any more.
 VERY_LONG_TRANSACTION_MS: Final = 5 * 60_000
-# The marker behind a group's last record counts in its lag; so few offsets of a partition may be markers alone.
-MARKERS_LAG: Final = 2
 # A group without members that nobody starts again for so long is left behind.
 UNREAD_MS: Final = 60_000
 # A lag that is worth a word, and by how much of itself it has to have grown in the time that is looked at.
@@ -42,9 +41,14 @@ MAX_NAMES: Final = 3
 MAX_TRENDS: Final = 200
 
 
+def all_worries(facts: AttentionFacts) -> list[Worry]:
+    """All that needs attention."""
+    return [worry for rule in RULES for worry in rule(facts)]
+
+
 def worries_of(facts: AttentionFacts) -> list[Worry]:
-    """All that needs attention, the worst first."""
-    return ranked(worry for rule in RULES for worry in rule(facts))
+    """What needs attention, the worst first; of many of one kind the largest, and how many others there are."""
+    return ranked(all_worries(facts))
 
 
 # Replicas
@@ -68,9 +72,8 @@ def offline_partitions(facts: AttentionFacts) -> Iterator[Worry]:
 def below_min_in_sync(facts: AttentionFacts) -> Iterator[Worry]:
     """Partitions with too few replicas in sync for a write with acks=all."""
     for topic in facts.snapshot.topics.values():
-        # Those without a leader are told already.
-        count = topic.below_min_in_sync_count - topic.offline_count
-        if count > 0:
+        count = topic.below_min_in_sync_count
+        if count:
             least = topic.settings and topic.settings.min_in_sync_replicas
             yield Worry(
                 Kind.BELOW_MIN_IN_SYNC,
@@ -83,13 +86,36 @@ def below_min_in_sync(facts: AttentionFacts) -> Iterator[Worry]:
             )
 
 
+def too_few_replicas(facts: AttentionFacts) -> Iterator[Worry]:
+    """Topics whose min.insync.replicas no partition can ever reach."""
+    for topic in facts.snapshot.topics.values():
+        least = topic.settings and topic.settings.min_in_sync_replicas
+        if least and topic.partitions and least > topic.replication_factor:
+            yield Worry(
+                Kind.TOO_FEW_REPLICAS,
+                Severity.WARN,
+                f"{topic.name} has {_plural(topic.replication_factor, 'replica')} and min.insync.replicas={least}",
+                "Ottla, and Kafka before 3.7, refuse writes with acks=all to it. Newer Kafka asks for no more "
+                "replicas than there are.",
+                Place.TOPIC,
+                topic.name,
+                size=least - topic.replication_factor,
+            )
+
+
 def under_replicated(facts: AttentionFacts) -> Iterator[Worry]:
     """Partitions with replicas that are not in sync; not again those that were told as worse."""
     for topic in facts.snapshot.topics.values():
-        count = topic.under_replicated_count - max(
-            topic.offline_count, topic.below_min_in_sync_count
+        if not topic.under_replicated_count:
+            continue
+        least = (topic.settings and topic.settings.min_in_sync_replicas) or 0
+        count = sum(
+            each.is_under_replicated
+            and each.leader_id is not None
+            and not is_below_min_in_sync(each, least)
+            for each in topic.partitions
         )
-        if count > 0:
+        if count:
             yield Worry(
                 Kind.UNDER_REPLICATED,
                 Severity.WARN,
@@ -195,7 +221,7 @@ def long_transactions(facts: AttentionFacts) -> Iterator[Worry]:
             Kind.HELD,
             _of_age(snapshot.at_ms - started),
             f"Transaction {each.transactional_id} has been open for long",
-            f"{_what_waits(held)} It ends when its producer commits or aborts, or by its timeout.",
+            f"{_what_waits(held)} {_how_it_ends(each)}",
             Place.TRANSACTION,
             each.transactional_id,
             since_ms=started,
@@ -219,6 +245,12 @@ def long_transactions(facts: AttentionFacts) -> Iterator[Worry]:
                 since_ms=standing.since_ms,
                 size=place.unstable_count,
             )
+
+
+def _how_it_ends(transaction: TransactionSnapshot) -> str:
+    if transaction.state is TransactionState.ONGOING:
+        return "It ends when its producer commits or aborts, or by its timeout."
+    return "Its end is decided: the coordinator has yet to write the markers, and tries again until it can."
 
 
 def _held_by(transaction: TransactionSnapshot, facts: AttentionFacts) -> Iterator[HeldPartition]:
@@ -263,10 +295,11 @@ def standing_groups(facts: AttentionFacts) -> Iterator[Worry]:
         group = snapshot.groups.get(name)
         if group is None or holds_markers(group):
             continue
-        lag = readable_lag(group, snapshot)
+        has_stopped = is_stuck(group, standing, snapshot.at_ms)
+        lag = readable_lag(group, snapshot, facts.read_topics.get(name) if has_stopped else None)
         if not lag:
             continue
-        if is_stuck(group, standing, snapshot.at_ms):
+        if has_stopped:
             yield Worry(
                 Kind.STUCK_GROUP,
                 Severity.BAD,
@@ -300,25 +333,6 @@ def standing_groups(facts: AttentionFacts) -> Iterator[Worry]:
 def holds_markers(group: GroupSnapshot) -> bool:
     """Whether it has the markers of a Spark pipeline instead of what is read."""
     return not group.protocol_type and pipeline_of_marker_group(group.group_id) is not None
-
-
-def readable_lag(group: GroupSnapshot, snapshot: ClusterSnapshot) -> int:
-    """The offsets that the group could read now: not those behind a last stable offset, and no lone markers.
-
-    Topics of tools do not count: a schema registry has a group to choose its leader, which reads nothing.
-    """
-    total = 0
-    for key, offset in (group.committed or {}).items():
-        place = snapshot.partition(*key)
-        if place is None or place.end_offset is None or key.topic.startswith(TOOLS_PREFIX):
-            continue
-        end = place.end_offset
-        if place.last_stable_offset is not None:
-            end = min(end, place.last_stable_offset)
-        lag = end - max(offset, place.start_offset or 0)
-        if lag > MARKERS_LAG:
-            total += lag
-    return total
 
 
 def growing_lags(facts: AttentionFacts) -> Iterator[Worry]:
@@ -362,8 +376,7 @@ def repeated_rebalances(facts: AttentionFacts) -> Iterator[Worry]:
     """Groups that are rebalanced again and again."""
     snapshot = facts.snapshot
     for name in snapshot.groups:
-        since = snapshot.at_ms - REBALANCES_MS
-        recent = [at_ms for at_ms in facts.rebalanced_at_ms(name) if at_ms >= since]
+        recent = facts.rebalanced_since(name, snapshot.at_ms - REBALANCES_MS)
         if len(recent) >= REPEATED_REBALANCES:
             yield Worry(
                 Kind.REBALANCING,
@@ -439,6 +452,7 @@ _PARTS: Final = {
 RULES: Final[tuple[Callable[[AttentionFacts], Iterator[Worry]], ...]] = (
     offline_partitions,
     below_min_in_sync,
+    too_few_replicas,
     under_replicated,
     away_brokers,
     log_directories,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -10,7 +10,6 @@ from typing import Final
 from ottla.console.apps.letter_counts import LetterCounts
 from ottla.console.cluster.snapshot import ClusterSnapshot
 from ottla.console.groups.standing import StandingGroup
-from ottla.console.internals.report import BrokerReport
 from ottla.console.transactions.held import StandingOffset
 from ottla.console.transactions.watch import OpenOnPartitions
 from ottla.model import TopicPartition
@@ -41,6 +40,7 @@ class Kind(StrEnum):
     LOG_DIR_FULL = "log_dir_full"
     HELD = "held_by_transaction"
     UNDER_REPLICATED = "under_replicated"
+    TOO_FEW_REPLICAS = "too_few_replicas"
     STUCK_GROUP = "stuck_group"
     UNREAD = "group_without_members"
     GROWING_LAG = "growing_lag"
@@ -90,13 +90,14 @@ class AttentionFacts:
     standing_offsets: Mapping[TopicPartition, StandingOffset] = field(default_factory=dict)
     opened: OpenOnPartitions = field(default_factory=OpenOnPartitions)
     standing_groups: Mapping[str, StandingGroup] = field(default_factory=dict)
+    read_topics: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """What groups that may be stuck subscribe to, as far as their coordinators tell."""
     lag_of: Callable[[str], Sequence[float | None]] = lambda group_id: ()
     """The lag of a group over the last minutes, oldest first."""
-    rebalanced_at_ms: Callable[[str], Sequence[int]] = lambda group_id: ()
-    """When a group was rebalanced lately."""
+    rebalanced_since: Callable[[str, int], Sequence[int]] = lambda group_id, since_ms: ()
+    """When a group was rebalanced since a time."""
     letters: Mapping[str, LetterCounts] = field(default_factory=dict)
     """By dead-letter topic."""
-    internals: BrokerReport | None = None
     internals_problem: str | None = None
 
 

@@ -82,10 +82,22 @@ class PartitionSnapshot(NamedTuple):
 
     @property
     def unstable_count(self) -> int:
-        """How far the last stable offset is behind the end: what open transactions hold back."""
-        if self.end_offset is None or self.last_stable_offset is None:
+        """How far the last stable offset is behind the end: what open transactions hold back.
+
+        0 for a partition without a leader: nobody tells, and nobody reads there anyway.
+        """
+        if self.leader_id is None or self.end_offset is None or self.last_stable_offset is None:
             return 0
         return max(0, self.end_offset - self.last_stable_offset)
+
+
+def is_below_min_in_sync(partition: PartitionSnapshot, min_in_sync_replicas: int) -> bool:
+    """Whether the leader refuses writes with acks=all. A partition without a leader refuses all writes.
+
+    Kafka asks for no more replicas than the partition has (since 3.7, KIP-966).
+    """
+    least = min(min_in_sync_replicas, len(partition.replicas))
+    return partition.leader_id is not None and len(partition.in_sync_replicas) < least
 
 
 class TopicSettings(NamedTuple):
@@ -116,7 +128,7 @@ class TopicSnapshot:
     """How many partitions have no leader."""
     under_replicated_count: int
     below_min_in_sync_count: int
-    """How many partitions refuse writes with acks=all."""
+    """How many partitions have a leader that refuses writes with acks=all."""
     settings: TopicSettings | None = None
     records_per_second: float | None = None
     """Written, between this poll and an earlier one."""
@@ -137,11 +149,15 @@ class GroupSnapshot:
     lags: Mapping[str, int]
     records_per_second: float | None = None
     """Consumed: how fast the committed offsets move."""
+    unknown_topics: frozenset[str] = frozenset()
+    """The topics with a committed offset for a partition whose end is not known: lags are at least what is told."""
 
     @property
     def lag(self) -> int | None:
-        """In all topics."""
-        return None if self.committed is None else sum(self.lags.values())
+        """In all topics; None if nothing of it is known."""
+        if self.committed is None or (self.unknown_topics and not self.lags):
+            return None
+        return sum(self.lags.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from ottla.console.cluster.snapshot import (
     TopicSettings,
     TopicSnapshot,
     TransactionSnapshot,
+    is_below_min_in_sync,
 )
 from ottla.model import TopicPartition
 
@@ -139,7 +140,7 @@ def _below_min_in_sync(
     if settings is None or settings.min_in_sync_replicas is None:
         return 0
     least = settings.min_in_sync_replicas
-    return sum(len(each.in_sync_replicas) < least for each in partitions)
+    return sum(is_below_min_in_sync(each, least) for each in partitions)
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
@@ -194,33 +195,41 @@ def _log_dirs(broker_id: int, answers: ClusterAnswers) -> tuple[LogDirSnapshot, 
 def _group(group_id: str, answers: ClusterAnswers, rates: Rates) -> GroupSnapshot:
     listing = answers.groups[group_id]
     committed = answers.committed.get(group_id)
+    lags, unknown = _lags(committed or {}, answers)
     return GroupSnapshot(
         group_id=group_id,
         protocol_type=listing.protocol_type,
         state=listing.state,
         type=listing.type,
         committed=committed,
-        lags={} if committed is None else _lags(committed, answers),
+        lags=lags,
+        unknown_topics=unknown,
         records_per_second=rates.consumed.get(group_id),
     )
 
 
-def _lags(committed: Mapping[TopicPartition, int], answers: ClusterAnswers) -> dict[str, int]:
+def _lags(
+    committed: Mapping[TopicPartition, int], answers: ClusterAnswers
+) -> tuple[dict[str, int], frozenset[str]]:
+    """The lags by topic, and the topics of which they are not whole."""
     lags: dict[str, int] = {}
+    unknown = set()
     for key, offset in committed.items():
         end = answers.end_offsets.get(key)
-        if end is not None:
-            # What retention has deleted since cannot be read any more.
-            behind = max(0, end - max(offset, answers.start_offsets.get(key, 0)))
-            lags[key.topic] = lags.get(key.topic, 0) + behind
-    return lags
+        if end is None:
+            unknown.add(key.topic)
+            continue
+        # What retention has deleted since cannot be read any more.
+        behind = max(0, end - max(offset, answers.start_offsets.get(key, 0)))
+        lags[key.topic] = lags.get(key.topic, 0) + behind
+    return lags, frozenset(topic for topic in unknown if topic in answers.topics)
 
 
 def _groups_of_topic(groups: Iterable[GroupSnapshot]) -> dict[str, tuple[str, ...]]:
     found: dict[str, list[tuple[int, str]]] = {}
     for group in groups:
-        for topic, lag in group.lags.items():
-            found.setdefault(topic, []).append((-lag, group.group_id))
+        for topic in {**group.lags, **dict.fromkeys(group.unknown_topics)}:
+            found.setdefault(topic, []).append((-group.lags.get(topic, 0), group.group_id))
     return {topic: tuple(name for _, name in sorted(some)) for topic, some in found.items()}
 
 

@@ -67,6 +67,7 @@ def _group(group: GroupSnapshot, sees_topic: Sees) -> GroupSnapshot:
         records_per_second=None,
         committed={key: offset for key, offset in committed.items() if sees_topic(key.topic)},
         lags={topic: lag for topic, lag in group.lags.items() if sees_topic(topic)},
+        unknown_topics=frozenset(filter(sees_topic, group.unknown_topics)),
     )
 
 

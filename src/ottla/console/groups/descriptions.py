@@ -10,7 +10,7 @@ from typing import Final
 
 from ottla.client.admin_model.groups import GroupDescription
 from ottla.console.clients import Clients
-from ottla.errors import OttlaError, PartialFailureError
+from ottla.errors import KafkaError, OttlaError, PartialFailureError, RetriableError
 
 KEPT_SECONDS: Final = 5.0
 WAIT_SECONDS: Final = 3.0
@@ -42,15 +42,24 @@ class GroupDescriptions:
 
     async def _ask(self, names: list[str]) -> None:
         found: Mapping[str, GroupDescription] = {}
+        gone: frozenset[str] = frozenset()
         try:
             found = await self._clients.admin().describe_groups(names, timeout=WAIT_SECONDS)
         except PartialFailureError as error:
-            found = error.results
+            found, gone = error.results, frozenset(_refused(error.errors))
+        except KafkaError as error:
+            gone = frozenset(_refused(dict.fromkeys(names, error)))
         except OttlaError:
-            found = {}
+            pass
         now = time.monotonic()
         for name in names:
-            self._known[name] = (now, found.get(name))
+            _, before = self._known.get(name, (0.0, None))
+            self._known[name] = (now, None if name in gone else found.get(name, before))
             self._known.move_to_end(name)
         while len(self._known) > MAX_GROUPS:
             self._known.popitem(last=False)
+
+
+def _refused(errors: Mapping[str, KafkaError]) -> list[str]:
+    """The groups that do not exist any more, or that the console may not describe: not those that are not answered."""
+    return [name for name, error in errors.items() if not isinstance(error, RetriableError)]

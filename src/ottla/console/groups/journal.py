@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from ottla.console.clients import Clients
-from ottla.console.cluster.log_follower import LogFollower, partitions_of
+from ottla.console.cluster.log_follower import LogFollower
 from ottla.console.cluster.log_tail import AnyRecord, LogTail, read_tails
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.groups.broker_notes import BrokerNotes
@@ -32,9 +32,12 @@ REBALANCE: Final = "rebalance"
 EARLIER_OFFSETS: Final = 2_000
 PAUSE_SECONDS: Final = 0.5
 RETRY_SECONDS: Final = 60.0
+# A log that could be read before.
+AGAIN_SECONDS: Final = 5.0
 # For a group of which the end of the log has nothing.
 LOOK_BACK_OFFSETS: Final = 100_000
 LOOK_BACK_SECONDS: Final = 4.0
+LOOK_BACK_API_MS: Final = 5_000
 LOOK_BACK_AGAIN_SECONDS: Final = 600.0
 MAX_LOOKED_BACK: Final = 1_000
 # A storm of rebalances is told as one event for each group and look at the log.
@@ -88,7 +91,11 @@ class RebalanceJournal:
         self._looked_back: OrderedDict[str, float] = OrderedDict()
         self._looking_back = asyncio.Lock()
         self._follower = LogFollower(
-            clients, earlier_offsets=EARLIER_OFFSETS, wanted=is_of_rebalances
+            clients,
+            poller,
+            GROUPS_TOPIC,
+            earlier_offsets=EARLIER_OFFSETS,
+            wanted=is_of_rebalances,
         )
         self._task: asyncio.Task[None] | None = None
         self.timelines: Final = Timelines()
@@ -108,21 +115,21 @@ class RebalanceJournal:
 
     async def _run(self) -> None:
         while True:
-            partitions = partitions_of(self._poller.snapshot, GROUPS_TOPIC)
             try:
-                if partitions:
-                    await self._follower.follow(
-                        partitions, begin=self._begin, take=self._take, pause_seconds=PAUSE_SECONDS
-                    )
-                elif self._poller.snapshot is not None:
+                await self._follower.follow(
+                    begin=self._begin, take=self._take, pause_seconds=PAUSE_SECONDS
+                )
+                self.state.problem = self._follower.away()
+                if self._poller.snapshot is not None and not self._follower.partitions():
                     self.state.problem = (
                         f"the cluster does not show {GROUPS_TOPIC}: no group has existed yet, or the console "
                         "may not describe the topic"
                     )
             except OttlaError as error:
+                was_read = self.state.source is RebalanceSource.LOG
                 self.state.source = RebalanceSource.NONE
                 self.state.problem = f"{GROUPS_TOPIC} cannot be read: {error}"
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(AGAIN_SECONDS if was_read else RETRY_SECONDS)
             except Exception as error:
                 logger.bug("rebalances_failed", "rebalances cannot be followed: a bug", error)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -141,12 +148,16 @@ class RebalanceJournal:
             self._looked_back[group_id] = now
             if len(self._looked_back) > MAX_LOOKED_BACK:
                 self._looked_back.popitem(last=False)
-            count = len(partitions_of(self._poller.snapshot, GROUPS_TOPIC))
+            count = len(self._follower.partitions())
             if not count:
                 return
             partition = TopicPartition(GROUPS_TOPIC, coordinator_partition(group_id, count))
+            if partition not in self._follower.readable():
+                return
             try:
-                async with self._clients.consumer(max_poll_records=5_000) as consumer:
+                async with self._clients.consumer(
+                    max_poll_records=5_000, default_api_timeout_ms=LOOK_BACK_API_MS
+                ) as consumer:
                     tails = await read_tails(
                         consumer,
                         [partition],
@@ -157,15 +168,22 @@ class RebalanceJournal:
             except OttlaError:
                 # The journal says why soon.
                 return
-            self.timelines.add_earlier(group_id, tails[partition].records)
+            tail = tails[partition]
+            self.timelines.add_earlier(group_id, tail.records, is_to_end=tail.is_to_end)
 
     def _begin(self, tails: dict[TopicPartition, LogTail]) -> None:
+        self._break_off_if_skipped()
         for tail in tails.values():
             for record in tail.records:
                 self.timelines.take(record)
         self.state.source = RebalanceSource.LOG
-        self.state.problem = None
+        self.state.problem = self._follower.away()
         self.notes.look_soon()
+
+    def _break_off_if_skipped(self) -> None:
+        if self._follower.skipped_count != self.state.skipped_count:
+            self.state.skipped_count = self._follower.skipped_count
+            self.timelines.break_off()
 
     def _take(self, records: Sequence[AnyRecord]) -> None:
         told: dict[str, tuple[GroupTimeline, Rebalance]] = {}
@@ -173,9 +191,7 @@ class RebalanceJournal:
             found = self.timelines.take(record)
             if found is not None:
                 told[found[0].group_id] = found
-        if self._follower.skipped_count != self.state.skipped_count:
-            self.state.skipped_count = self._follower.skipped_count
-            self.timelines.break_off()
+        self._break_off_if_skipped()
         if told:
             self.notes.look_soon()
         for timeline, rebalance in list(told.values())[:MAX_TOLD]:

@@ -183,6 +183,17 @@ class GroupTimeline:
         """The newest one."""
         return self.rebalances[-1] if self.rebalances else None
 
+    def rebalanced_since(self, since_ms: int) -> list[int]:
+        """When its members got other partitions, or the same ones again: the ends of rebalances, newest first."""
+        found = []
+        for each in reversed(self.rebalances):
+            at_ms = each.ended_at_ms or each.began_at_ms or 0
+            if at_ms < since_ms:
+                break
+            if each.kind is RebalanceKind.REBALANCED:
+                found.append(at_ms)
+        return found
+
     def stints(self) -> list[Stint]:
         """All, those that have ended first."""
         return [*self._ended, *self._open.values()]

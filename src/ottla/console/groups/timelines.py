@@ -81,8 +81,11 @@ class Timelines:
             del self._by_group[largest.group_id]
             self._stint_count -= before
 
-    def add_earlier(self, group_id: str, records: Iterable[AnyRecord]) -> None:
-        """Records of a group from before those that were taken; nothing if some of its were taken since."""
+    def add_earlier(self, group_id: str, records: Iterable[AnyRecord], *, is_to_end: bool) -> None:
+        """Records of a group from before those that were taken; nothing if some of its were taken since.
+
+        Where they were not read up to those (`is_to_end`), they do not tell what the group is like now.
+        """
         if group_id in self._by_group:
             return
         timeline = GroupTimeline(group_id)
@@ -90,6 +93,8 @@ class Timelines:
             event = group_event(record)
             if event is not None and event.group_id == group_id:
                 timeline.take(event, max(0, record.timestamp))
+        if not is_to_end:
+            timeline.break_off()
         if timeline.stint_count or timeline.rebalances:
             self._by_group[group_id] = timeline
             self._stint_count += timeline.stint_count

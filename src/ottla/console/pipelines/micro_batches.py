@@ -25,6 +25,7 @@ from ottla.wire.types import MalformedMessageError
 
 MAX_OFFSETS: Final = 20_000
 MAX_MICRO_BATCHES: Final = 200
+API_MS: Final = 10_000
 LIMIT_SECONDS: Final = 5.0
 _OFFSET_KEY_VERSIONS: Final = (0, 1)
 
@@ -78,7 +79,7 @@ async def read_micro_batches(
     }
     try:
         async with clients.consumer(
-            isolation_level="read_committed", max_poll_records=5_000
+            isolation_level="read_committed", max_poll_records=5_000, default_api_timeout_ms=API_MS
         ) as consumer:
             tails = await read_tails(
                 consumer,

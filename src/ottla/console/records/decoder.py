@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from ottla.client.model import ConsumerRecord, Headers
 from ottla.console.records.arrow_values import NotArrowError, arrow_text, looks_like_arrow
 from ottla.console.records.decoded import Decoded, Format, WantedFormat
-from ottla.console.records.json_values import json_text, whole_characters
+from ottla.console.records.json_values import check_json, json_text, whole_characters
 from ottla.console.records.schema_values import NoSchemaError, SchemaValues, SeesSubject, is_framed
 from ottla.inspection.stored_records import is_decodable, read_stored_record
 from ottla.wire.types import MalformedMessageError
@@ -145,7 +145,7 @@ class RecordDecoder:
         if bare[:1] in ("{", "[") and bare[-1:] in ("}", "]"):
             try:
                 if len(given.data) <= MAX_CHECKED_BYTES:
-                    json.loads(bare)
+                    check_json(bare)
                     tried.append("JSON: yes")
                 else:
                     tried.append("JSON: probably, it begins and ends so, and is too large to check")
@@ -201,7 +201,7 @@ class RecordDecoder:
 
     async def _read_json(self, given: Data) -> Decoded:
         def check() -> None:
-            json.loads(given.data)
+            check_json(given.data)
 
         try:
             if len(given.data) < LARGE_BYTES:

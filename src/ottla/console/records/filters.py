@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from ottla.client.model import ConsumerRecord
 from ottla.console.http.errors import bad_request
 from ottla.console.records.json_paths import Segment, read_path, values_at
-from ottla.console.records.json_values import json_text
+from ottla.console.records.json_values import json_text, read_json
 
 MAX_FILTERS: Final = 20
 MAX_PATTERN_CHARS: Final = 1000
@@ -94,7 +94,7 @@ def _values_of(text: str | None, path: tuple[Segment, ...]) -> list[Any]:
     if text is None:
         return []
     try:
-        return list(values_at(json.loads(text), path))
+        return list(values_at(read_json(text), path))
     except (ValueError, RecursionError):
         return []
 
@@ -203,7 +203,7 @@ def _is_equal(found: Any, operand: Operand) -> bool:
     if isinstance(found, bool):
         return _text(found) == operand.text
     try:
-        return bool(found == json.loads(operand.text))
+        return bool(found == read_json(operand.text))
     except (ValueError, RecursionError):
         return False
 

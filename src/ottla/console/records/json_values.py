@@ -6,7 +6,32 @@ import json
 import math
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+MAX_DIGITS: Final = 4_000
+
+
+def check_json(text: str | bytes) -> None:
+    """ValueError or RecursionError if the text is no JSON. Numbers may have any size: they are not read."""
+    json.loads(text, parse_int=_ignore, parse_float=_ignore, parse_constant=_refuse)
+
+
+def read_json(text: str) -> Any:
+    """The value of a text of JSON. Of whole numbers, those with thousands of digits become floats."""
+    return json.loads(text, parse_int=_whole_number)
+
+
+def _whole_number(digits: str) -> int | float:
+    # Python refuses to convert more: it takes quadratic time.
+    return int(digits) if len(digits) <= MAX_DIGITS else float(digits)
+
+
+def _ignore(number: str) -> None:
+    """A number that is not needed."""
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no number of JSON")
 
 
 def json_text(value: object) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,10 +17,15 @@ from ottla.model import TopicPartition
 
 BATCH_SECONDS: Final = 0.2
 MAX_BATCH_ROWS: Final = 600
+# A page that is behind gets everything as long as there are no more offsets than these to read, at most 6,000 rows a
+# second. With more, rows are left out, so that it shows what comes in now.
+MAX_CAUGHT_UP: Final = 10_000
+CATCH_UP_SECONDS: Final = 0.05
+CATCH_UP_ROWS: Final = 300
 # A page that is so many offsets behind goes on at the end.
 MAX_BEHIND: Final = 30_000
 TAIL_OPTIONS: Final[Mapping[str, object]] = {
-    "max_poll_records": 2_000,
+    "max_poll_records": CATCH_UP_ROWS,
     "fetch_max_wait_ms": 100,
     "fetch_max_bytes": 8 << 20,
     "max_partition_fetch_bytes": 1 << 20,
@@ -54,15 +60,17 @@ async def tail(
     yield TailBatch([], 0, 0, 0, {each.partition: offset for each, offset in starts.items()})
     while True:
         skipped = await _skip(consumer, starts)
-        batch = await _batch(consumer, rows, filters, skipped)
+        began = time.monotonic()
+        batch = await _batch(consumer, starts, rows, filters, skipped)
         yield batch if batch.positions else None
+        await asyncio.sleep(began + CATCH_UP_SECONDS - time.monotonic())
 
 
 async def _skip(
     consumer: Consumer[Any, Any], partitions: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Go on at the end if that is too far away; returns the number of offsets in between."""
-    lags = {each: consumer.current_lag(each) or 0 for each in partitions}
+    lags = _lags(consumer, partitions)
     if sum(lags.values()) <= MAX_BEHIND:
         return {}
     for each, lag in lags.items():
@@ -71,8 +79,16 @@ async def _skip(
     return {each: lag for each, lag in lags.items() if lag}
 
 
+def _lags(
+    consumer: Consumer[Any, Any], partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """How many offsets are known that were not read."""
+    return {each: consumer.current_lag(each) or 0 for each in partitions}
+
+
 async def _batch(
     consumer: Consumer[Any, Any],
+    partitions: Collection[TopicPartition],
     rows: RecordRows,
     filters: Sequence[Filter],
     skipped: Mapping[TopicPartition, int],
@@ -90,6 +106,10 @@ async def _batch(
                 matched_count += 1
         for each, position in polled.next_offsets.items():
             positions[each.partition] = position.offset
+        is_half_full = matched_count >= MAX_BATCH_ROWS - CATCH_UP_ROWS
+        if is_half_full and sum(_lags(consumer, partitions).values()) <= MAX_CAUGHT_UP:
+            # The rest follows with the next batch.
+            break
     return TailBatch(
         rows=[await rows.row(record) for record in matched],
         scanned_count=scanned_count,

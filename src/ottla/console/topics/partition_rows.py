@@ -6,7 +6,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.console.cluster.snapshot import ClusterSnapshot, PartitionSnapshot
+from ottla.console.cluster.snapshot import (
+    ClusterSnapshot,
+    PartitionSnapshot,
+    is_below_min_in_sync,
+)
 from ottla.console.transactions.held import HeldGroup, StandingOffset, held_groups
 from ottla.inspection.transactions import PartitionTransaction
 from ottla.model import TopicPartition
@@ -138,5 +142,5 @@ def has_problem(place: PartitionSnapshot, min_in_sync: int | None) -> bool:
     return (
         place.leader_id is None
         or place.is_under_replicated
-        or (min_in_sync is not None and len(place.in_sync_replicas) < min_in_sync)
+        or (min_in_sync is not None and is_below_min_in_sync(place, min_in_sync))
     )

@@ -1,4 +1,4 @@
 """What the transactions view shows beyond the snapshot: what open ones hold up, hanging ones, ended ones, aborting.
 
-`log` reads `__transaction_state`: its tail, from which ended transactions are counted, and the history of one id.
+`journal` follows `__transaction_state` and counts what has ended; `history` reads what it has of one id.
 """

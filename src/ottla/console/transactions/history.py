@@ -20,6 +20,7 @@ from ottla.wire.stored.transaction_log import TransactionLogKey
 MAX_OFFSETS: Final = 20_000
 MAX_CHANGES: Final = 500
 LIMIT_SECONDS: Final = 5.0
+API_MS: Final = 10_000
 _KEY_VERSION: Final = 0
 
 
@@ -64,7 +65,7 @@ async def read_history(
     number = coordinator_partition(transactional_id, len(topic.partitions))
     partition = TopicPartition(TRANSACTIONS_TOPIC, number)
     wanted = encode_stored(TransactionLogKey(transactional_id=transactional_id), _KEY_VERSION)
-    async with clients.consumer(max_poll_records=5_000) as consumer:
+    async with clients.consumer(max_poll_records=5_000, default_api_timeout_ms=API_MS) as consumer:
         tails = await read_tails(
             consumer,
             [partition],

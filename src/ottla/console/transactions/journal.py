@@ -11,7 +11,7 @@ from typing import Final
 
 from ottla.client.admin_model.transactions import TransactionState
 from ottla.console.clients import Clients
-from ottla.console.cluster.log_follower import LogFollower, partitions_of
+from ottla.console.cluster.log_follower import LogFollower
 from ottla.console.cluster.log_tail import AnyRecord, LogTail
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.cluster.snapshot import ClusterSnapshot, TransactionSnapshot
@@ -29,6 +29,8 @@ logger = EventLog(__name__)
 EARLIER_OFFSETS: Final = 200
 PAUSE_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 60.0
+# A log that could be read before.
+AGAIN_SECONDS: Final = 5.0
 MAX_DESCRIBED: Final = 100
 _OUTCOMES: Final = {
     TransactionState.COMPLETE_COMMIT: Outcome.COMMITTED,
@@ -66,11 +68,13 @@ class TransactionJournal:
         self._clients = clients
         self._poller = poller
         self._task: asyncio.Task[None] | None = None
-        self._follower = LogFollower(clients, earlier_offsets=EARLIER_OFFSETS)
+        self._follower = LogFollower(
+            clients, poller, TRANSACTIONS_TOPIC, earlier_offsets=EARLIER_OFFSETS
+        )
         self._ends = EndsOfTransactions()
         self._open: dict[str, TransactionSnapshot] = {}
         self._seen_version = 0
-        self.ended: Final = EndedTransactions()
+        self.ended = EndedTransactions()
         self.state: Final = JournalState(since_ms=_now_ms())
 
     def start(self) -> None:
@@ -86,14 +90,17 @@ class TransactionJournal:
     async def _run(self) -> None:
         while True:
             try:
-                partitions = partitions_of(self._poller.snapshot, TRANSACTIONS_TOPIC)
-                if partitions:
-                    await self._follower.follow(
-                        partitions, begin=self._begin, take=self._take, pause_seconds=PAUSE_SECONDS
-                    )
+                await self._follower.follow(
+                    begin=self._begin, take=self._take, pause_seconds=PAUSE_SECONDS
+                )
+                self.state.problem = self._follower.away()
             except OttlaError as error:
                 self.state.problem = f"{TRANSACTIONS_TOPIC} cannot be read: {error}"
-                await self._follow_snapshots(RETRY_SECONDS)
+                if self.state.source is JournalSource.LOG:
+                    # What ends meanwhile is in the log, and counted once it can be read again.
+                    await asyncio.sleep(AGAIN_SECONDS)
+                else:
+                    await self._follow_snapshots(RETRY_SECONDS)
             except Exception as error:
                 logger.bug("journal_failed", "ended transactions cannot be followed: a bug", error)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -102,16 +109,20 @@ class TransactionJournal:
     # The log
 
     def _begin(self, tails: dict[TopicPartition, LogTail]) -> None:
-        found = [self._ends.next(each) for tail in tails.values() for each in tail.records]
-        if self.state.source is not JournalSource.LOG:
-            self._begin_with([each for each in found if each is not None])
-        self.state.problem = None
-
-    def _begin_with(self, found: list[EndedTransaction]) -> None:
-        """Count what has ended since the console began: the first transaction of a cluster makes the topic."""
+        found = [
+            ended
+            for tail in tails.values()
+            for each in tail.records
+            if (ended := self._ends.next(each)) is not None
+        ]
         if self.state.source is JournalSource.SNAPSHOTS:
+            # Snapshots showed some of these, and not all: they are counted anew.
+            self.ended = EndedTransactions()
             self.state.since_ms = _now_ms()
         self.state.source = JournalSource.LOG
+        self.state.problem = self._follower.away()
+        self.state.skipped_count = self._follower.skipped_count
+        # The first transaction of a cluster makes the topic: it may have ended since the console began.
         since_ms = self.state.since_ms
         self.ended.add_earlier(each for each in found if each.ended_at_ms < since_ms)
         for each in found:

@@ -16,7 +16,12 @@ from ottla.client.aio.admin.client import Admin
 from ottla.console.clients import Clients
 from ottla.console.cluster.poller import ClusterPoller
 from ottla.console.cluster.snapshot import ClusterSnapshot
-from ottla.console.transactions.coordinators import describe_existing, names_of_producers
+from ottla.console.transactions.coordinators import (
+    ASK_SECONDS,
+    describe_existing,
+    names_of_producers,
+    silent_coordinators,
+)
 from ottla.console.transactions.held import StandingOffset, standing_offsets
 from ottla.errors import OttlaError, PartialFailureError
 from ottla.events import EventLog
@@ -130,6 +135,12 @@ async def find_open(admin: Admin, partitions: Sequence[TopicPartition]) -> OpenO
         described = await describe_existing(admin, list(names.values()))
         suspects = unknown_to_coordinators(opened, names, described)
         hanging = await _still_open(admin, suspects)
+        if hanging and (reason := await silent_coordinators(admin)) is not None:
+            hanging = []
+            problems.append(
+                "which transactions hang is not known, because a coordinator may know those that seem to: "
+                + reason
+            )
     except OttlaError as error:
         problems.append(f"hanging transactions are not known: {error}")
     by_partition: dict[TopicPartition, tuple[PartitionTransaction, ...]] = {}
@@ -147,7 +158,7 @@ async def open_on(
     answer: Mapping[Any, Any] = {}
     problems = []
     try:
-        answer = await admin.describe_producers(partitions)
+        answer = await admin.describe_producers(partitions, timeout=ASK_SECONDS)
     except PartialFailureError as error:
         answer = error.results
         reasons = dict.fromkeys(str(each) for each in error.errors.values())

@@ -6,7 +6,7 @@ import { RowBuffer } from "./row_buffer.js";
 const RETRY_MS = 1500;
 const RATE_MS = 3000;
 
-const IDLE = { isRunning: false, progress: null, ended: null, problem: null };
+const IDLE = { address: null, isRunning: false, progress: null, ended: null, problem: null };
 
 // `query` null searches nothing. Returns the rows, the state, `stop()` and `goOn()`.
 export function useSearch(path, query, isNewestFirst) {
@@ -23,7 +23,7 @@ export function useSearch(path, query, isNewestFirst) {
       const isMine = () => asking.current === mine;
       if (!cursor) buffer.clear();
       const before = cursor ? state.ended?.before ?? state.ended?.progress : null;
-      setState({ isRunning: true, progress: null, ended: null, problem: null });
+      setState({ ...IDLE, address, isRunning: true });
       try {
         await readEvents(path, { ...query, cursor }, mine.signal, (name, data) => {
           if (!isMine()) return;
@@ -32,7 +32,7 @@ export function useSearch(path, query, isNewestFirst) {
             if (cursor) buffer.sort(isNewestFirst);
             draw((number) => number + 1);
           } else if (name === "progress") setState((last) => ({ ...last, progress: data }));
-          else if (name === "ended") setState({ isRunning: false, progress: data.progress, ended: { ...data, before }, problem: null });
+          else if (name === "ended") setState({ ...IDLE, address, progress: data.progress, ended: { ...data, before } });
         });
         if (isMine()) setState((last) => (last.isRunning ? { ...last, isRunning: false, problem: last.problem } : last));
       } catch (problem) {
@@ -50,7 +50,9 @@ export function useSearch(path, query, isNewestFirst) {
     asking.current?.abort();
     setState((last) => ({ ...last, isRunning: false, ended: { reason: "stopped", progress: last.progress, cursor: [] } }));
   };
-  return { rows: buffer, ...state, stop, goOn: () => run(state.ended.cursor), again: () => run(null) };
+  // What is asked with the next effect runs already: the page does not say in between that it has found nothing.
+  const isRunning = query !== null && (state.isRunning || state.address !== address);
+  return { rows: buffer, ...state, isRunning, stop, goOn: () => run(state.ended.cursor), again: () => run(null) };
 }
 
 const START = { isOpen: false, isPaused: false, problem: null, received: 0, scanned: 0, skippedRows: 0, skippedOffsets: 0, rate: 0 };

@@ -1,14 +1,18 @@
 // One group: its lag, its members, its rebalances.
-import { html } from "../../vendor/preact.js";
+import { html, useState } from "../../vendor/preact.js";
 import { useAnswer } from "../api.js";
+import { Button } from "../components/button.js";
 import { Loading } from "../components/empty.js";
 import { Stat, Stats } from "../components/panel.js";
 import { Notice, Problem, Problems } from "../components/problems.js";
 import { Tabs } from "../components/tabs.js";
 import { Age } from "../components/time.js";
+import { toast } from "../components/toast.js";
 import { View } from "../components/view.js";
 import { count, plural, rate, UNKNOWN } from "../format.js";
+import { ResetDialog } from "../groups/reset_dialog.js";
 import { useQuery } from "../router.js";
+import { useAllows } from "../session.js";
 import { GroupLag } from "./group_lag.js";
 import { GroupMembers } from "./group_members.js";
 import { GroupRebalances } from "./group_rebalances.js";
@@ -22,8 +26,15 @@ export default function Group({ group }) {
     ["members", "Members", answer && count(answer.member_count)],
     ["rebalances", "Rebalances"],
   ];
+  const [isResetting, setResetting] = useState(false);
+  const mayReset = useAllows("operator") && answer?.commits_offsets && answer.topics.length > 0;
+  const actions = mayReset && html`<${Button} icon="refresh" onClick=${() => setResetting(true)}>Reset offsets</${Button}>`;
+  const done = ({ done: text }) => {
+    toast(`${text}.`);
+    reload();
+  };
   const badges = answer && html`<${GroupState} state=${answer.state} />${answer.is_stuck && html`<${StuckBadge} />`}`;
-  return html`<${View} title=${group} crumbs=${[["Groups", "/groups"]]} badges=${badges}>
+  return html`<${View} title=${group} crumbs=${[["Groups", "/groups"]]} badges=${badges} actions=${actions}>
     <${Problem} problem=${problem} onRetry=${reload} />
     ${!answer && !problem && html`<${Loading} lines=${8} />`}
     ${answer &&
@@ -31,14 +42,19 @@ export default function Group({ group }) {
       <${Worries} answer=${answer} />
       <${Summary} answer=${answer} />
       <${Tabs} tabs=${tabs.map(([id, title, note]) => [id, title, note ?? undefined])} current=${tab} />
-      ${tab === "rebalances" ? html`<${GroupRebalances} group=${group} />` : tab === "members" ? html`<${GroupMembers} answer=${answer} />` : html`<${GroupLag} answer=${answer} />`}`}
+      ${tab === "rebalances" ? html`<${GroupRebalances} group=${group} />` : tab === "members" ? html`<${GroupMembers} answer=${answer} />` : html`<${GroupLag} answer=${answer} />`}
+      ${isResetting && html`<${ResetDialog} answer=${answer} onClose=${() => setResetting(false)} onDone=${done} />`}`}
   </${View}>`;
 }
 
+// As long as a group has to commit nothing to be called stuck.
+const STANDS_MS = 60000;
+
 // What a colleague would point at first.
 function Worries({ answer }) {
-  const { is_stuck: isStuck, standing_since_ms: since, held_count: held, end_is_stable: isStable } = answer;
-  if (isStuck && !isStable) {
+  const { is_stuck: isStuck, standing_since_ms: since, held_count: held } = answer;
+  const isHeld = held > 0 && answer.member_count > 0 && since !== null && answer.at_ms - since >= STANDS_MS;
+  if (isHeld && !isStuck) {
     return html`<${Notice} kind="bad">It has committed nothing for <${Age} sinceMs=${since} />. Open transactions hold back ${plural(held, "offset")} in its partitions: consumers with read_committed wait for them. <a href="/transactions">See the transactions</a></${Notice}>`;
   }
   if (isStuck) {

@@ -108,7 +108,7 @@ function List({ rebalances, journal }) {
   const rows = rebalances.map((each, index) => ({ ...each, key: `${each.protocol} ${each.number} ${each.kind} ${each.ended_at_ms ?? index}` }));
   const note = journal.has_notes ? "reasons by the records of __consumer_offsets and the broker's log" : "by the records of __consumer_offsets: reasons that clients give are not in them";
   return html`<${Panel} title="Rebalances" note=${note} flush>
-    <${LocalTable} caption="Rebalances" columns=${columns} rows=${rows} rowKey=${({ key }) => key} prefix="r_" pageSize=${20} rowClass=${(row) => (row.ended_at_ms === null ? "rebalance-open" : undefined)} />
+    <${LocalTable} caption="What happened when" columns=${columns} rows=${rows} rowKey=${({ key }) => key} prefix="r_" pageSize=${20} rowClass=${(row) => (row.ended_at_ms === null ? "rebalance-open" : undefined)} />
   </${Panel}>`;
 }
 

@@ -4,16 +4,19 @@ import { useAnswer } from "../api.js";
 import { Button, IconButton } from "../components/button.js";
 import { Empty, Loading } from "../components/empty.js";
 import { Notice, Problem } from "../components/problems.js";
+import { toast } from "../components/toast.js";
 import { View } from "../components/view.js";
 import { bytes, clock, count, duration, percent, plural, rate } from "../format.js";
 import { ExportDialog } from "../records/export_dialog.js";
 import { FilterBar } from "../records/filter_bar.js";
 import { REASONS } from "../records/formats.js";
+import { ProduceDialog } from "../records/produce_dialog.js";
 import { ModeFields, Modes, MoreFields, partitionsOf } from "../records/range_fields.js";
 import { RecordDetail } from "../records/record_detail.js";
 import { RecordList } from "../records/record_list.js";
 import { useLiveTail, useSearch } from "../records/use_records.js";
 import { address, useQuery } from "../router.js";
+import { useAllows } from "../session.js";
 
 const DEFAULTS = {
   mode: "newest",
@@ -40,13 +43,21 @@ export default function Records({ topic }) {
   const [dialog, setDialog] = useState(null);
   const chosen = place && partitionsOf(state.partitions, place.partitions.map(({ partition }) => partition));
   const queries = useMemo(() => (chosen === null ? null : queriesOf(state, chosen)), [JSON.stringify([state, chosen])]);
-  const actions = html`<${Button} icon="download" disabled=${!queries || state.mode === "live"} onClick=${() => setDialog("export")}>Export</${Button}>`;
+  const mayProduce = useAllows("operator") && place && !place.is_internal;
+  const produced = ({ done }) => {
+    toast(`The record is at offset ${count(done.offset)} of partition ${done.partition}.`);
+    reload();
+    setState({ partition: done.partition, offset: done.offset });
+  };
+  const actions = html`${mayProduce && html`<${Button} icon="plus" onClick=${() => setDialog("produce")}>Write a record</${Button}>`}<${Button} icon="download" disabled=${!queries || state.mode === "live"} onClick=${() => setDialog("export")}>Export</${Button}>`;
   return html`<${View} title="Records" crumbs=${[["Topics", "/topics"], [topic, address(["topics", topic])]]} actions=${actions}>
     <${Problem} problem=${problem} onRetry=${reload} />
     ${!place && !problem && html`<${Loading} lines=${10} />`}
+    ${place && place.without_leader.length > 0 && html`<${Notice} kind="warn">${place.without_leader.length === 1 ? "Partition" : "Partitions"} ${place.without_leader.join(", ")} ${place.without_leader.length === 1 ? "has" : "have"} no leader: nobody can read ${place.without_leader.length === 1 ? "its" : "their"} records now, and they are left out here.</${Notice}>`}
     ${place &&
     html`<${Controls} ...${{ state, setState }} partitions=${place.partitions} isWrong=${chosen === null} />
       ${queries && (state.mode === "live" ? html`<${Live} ...${{ topic, path, state, setState }} query=${queries.live} />` : html`<${Search} ...${{ topic, path, place, state, setState }} query=${queries.search} />`)}`}
+    ${dialog === "produce" && html`<${ProduceDialog} ...${{ topic, path }} partitions=${place.partitions.map(({ partition }) => partition)} onClose=${() => setDialog(null)} onDone=${produced} />`}
     ${dialog === "export" && html`<${ExportDialog} ...${{ topic, path }} query=${queries.range} onClose=${() => setDialog(null)} />`}
   </${View}>`;
 }
@@ -115,7 +126,7 @@ function Search({ topic, path, place, state, setState, query }) {
 
 function SearchStatus({ isRunning, progress, ended, stop, goOn, again, count: shown }) {
   const scanned = progress && `${plural(progress.scanned_count, "record")} scanned (${bytes(progress.scanned_bytes)}) in ${duration(progress.elapsed_ms)}`;
-  return html`<div class="record-status" role="status">
+  return html`<div class="record-status" role="status" aria-busy=${isRunning ? "true" : undefined}>
     <span><b>${count(shown)}</b> ${shown === 1 ? "record" : "records"}</span>
     ${isRunning && html`<progress class="record-progress" max="1" value=${progress?.share ?? 0} aria-label="How much of the range was scanned"></progress>`}
     ${isRunning && !progress && html`<span class="muted">searching…</span>`}
@@ -158,8 +169,8 @@ function Live({ topic, path, state, setState, query }) {
       <span><b data-count="received">${count(found.received)}</b> received</span>
       <span class="muted">${rate(found.rate)} / s</span>
       ${state.filter.length > 0 && html`<span class="muted">of ${count(found.scanned)} scanned</span>`}
-      ${found.skippedRows > 0 && html`<span class="text-warn">${plural(found.skippedRows, "record")} left out: too many at a time</span>`}
-      ${found.skippedOffsets > 0 && html`<span class="text-warn">${plural(found.skippedOffsets, "offset")} skipped: too far behind</span>`}
+      ${found.skippedRows > 0 && html`<span class="text-warn"><span data-count="left-out">${count(found.skippedRows)}</span> left out: too many at a time</span>`}
+      ${found.skippedOffsets > 0 && html`<span class="text-warn"><span data-count="skipped">${count(found.skippedOffsets)}</span> skipped: too far behind</span>`}
       ${rows.dropped > 0 && html`<span class="muted">the oldest ${count(rows.dropped)} let go</span>`}
       <span class="record-status-end">
         ${!isFollowing && !isPaused && html`<${Button} icon="down" onClick=${() => setFollowing(true)}>Follow the end</${Button}>`}
