@@ -15,6 +15,7 @@ from tests.broker.processes import ServeProcess
 from tests.broker.requests import fetch, new_producer_id, produce, records_in, sequenced
 from tests.broker.txn_requests import await_state
 from tests.storage.batches import SteppingClock
+from tests.storage.worker_stores import arrange
 from tests.waiting import in_time
 
 from ottla.cli.main import main
@@ -97,12 +98,15 @@ def written(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return {"crash": folder / "crash", "clean": folder / "clean"}
 
 
-@pytest.fixture(params=["clean", "crash"])
+@pytest.fixture(params=["clean", "crash", "clean, moved to workers", "crash, moved to workers"])
 def serving(
     request: pytest.FixtureRequest, written: dict[str, Path], serve_process: ServeProcess
 ) -> ServeProcess:
     """Our broker over a copy of Kafka's folder."""
-    shutil.copytree(written[request.param], serve_process.data)
+    end, _, is_moved = str(request.param).partition(", ")
+    shutil.copytree(written[end], serve_process.data)
+    if is_moved:
+        arrange(serve_process.data, 3)
     serve_process.start()
     return serve_process
 

@@ -39,6 +39,7 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from tests.storage.worker_stores import await_unlocked
 from tests.waiting import in_time
 
 import ottla
@@ -115,9 +116,9 @@ def order_value(partition: int, offset: int) -> str:
     return f"order {offset} of table {partition}: {'espresso ' * 8}"
 
 
-def write_folder(data: Path, source: Path, how_it_ended: str) -> KeptFolder:
+def write_folder(data: Path, source: Path, how_it_ended: str, *options: str) -> KeptFolder:
     """Lets a broker write a data folder, and stops or kills it."""
-    command = [sys.executable, "-m", "ottla", "serve", f"--data={data}"]
+    command = [sys.executable, "-m", "ottla", "serve", f"--data={data}", *options]
     # Logins have a secret in the catalog.
     command += [f"--listen={name}://127.0.0.1:0" for name in ("PLAINTEXT", "SASL_PLAINTEXT")]
     command += [f"--set={name}={value}" for name, value in OPTIONS.items()]
@@ -134,6 +135,7 @@ def write_folder(data: Path, source: Path, how_it_ended: str) -> KeptFolder:
             written_at_ms = time.time_ns() // 1_000_000
             broker.send_signal(signal.SIGTERM if how_it_ended == "stopped" else signal.SIGKILL)
             broker.wait(SECONDS)
+            await_unlocked(data)
             del producer
         finally:
             broker.kill()
@@ -205,10 +207,10 @@ def _write_prices(address: str, data: Path) -> None:
         assert producer.flush(SECONDS) == 0
     producer.produce("prices", key="dish-4", value=None)
     assert producer.flush(SECONDS) == 0
-    checkpoint = data / "cleaner-offset-checkpoint"
 
     def is_clean() -> bool:
-        lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
+        checkpoints = data.rglob("cleaner-offset-checkpoint")
+        lines = [line for path in checkpoints for line in path.read_text().splitlines()]
         found = [int(line.split()[2]) for line in lines if line.startswith("prices ")]
         return bool(found) and found[0] >= 90
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.storage.batches import SteppingClock, fill, read_all, ref_of
+from tests.waiting import in_time
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import PartitionRef, Snapshot
+from ottla.ports.errors import InUseError
 from ottla.storage.local import (
     LocalStore,
     open_local_store,
@@ -166,3 +169,16 @@ def files_of(folder: Path) -> dict[Path, bytes]:
             assert name not in found
             found[name] = path.read_bytes()
     return found
+
+
+def await_unlocked(folder: Path, seconds: float = 30.0) -> None:
+    """Returns when no process has a data folder: workers end a moment after their supervisor."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            os.close(lock_folder(str(folder)))
+        except InUseError:
+            in_time(deadline, f"{folder} is locked")
+            time.sleep(0.01)
+        else:
+            return

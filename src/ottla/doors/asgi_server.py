@@ -1,4 +1,4 @@
-"""An ASGI application behind a door: uvicorn with the door's certificate, and a deadline for requests to begin."""
+"""An ASGI application behind a door: uvicorn with the door's certificate, and deadlines for requests and answers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 # A connection that has sent no whole head in this time is closed, so that idle ones take no places from others.
 HEAD_SECONDS: Final = 10.0
+# A client that takes so little of its answer in this time that nothing more can be sent is cut off. It would keep its
+# connection, and what makes the answer, for as long as it likes.
+STALLED_SECONDS: Final = 60.0
 
 
 def server_config(
@@ -43,7 +46,9 @@ def _with_deadline() -> Any:
     protocol: Any = AutoHTTPProtocol
 
     class ProtocolWithDeadline(protocol):  # type: ignore[misc]
-        """Closes its connection where a request does not begin."""
+        """Closes its connection where a request does not begin, or an answer does not go on."""
+
+        _stalled: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
@@ -51,7 +56,22 @@ def _with_deadline() -> Any:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._deadline.cancel()
+            self._go_on()
             super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            loop = asyncio.get_running_loop()
+            self._stalled = loop.call_later(STALLED_SECONDS, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._go_on()
+
+        def _go_on(self) -> None:
+            if self._stalled is not None:
+                self._stalled.cancel()
+                self._stalled = None
 
         def _expect_request(self) -> None:
             self._last_request = self.cycle

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Final, NoReturn
 
 from ottla.console.access import session_cookie
-from ottla.console.access.cluster_users import ClusterUsers
+from ottla.console.access.cluster_users import ClusterUser, ClusterUsers
 from ottla.console.access.identity import ANONYMOUS, Identity
 from ottla.console.access.login_limits import LoginLimits
 from ottla.console.access.login_refusals import (
@@ -100,6 +100,7 @@ class Access:
         elif self._tokens is not None and (token := _bearer_token(headers)) is not None:
             holder = await self._holder_of(token, address)
             visit.identity = self._identity_of(holder)
+            visit.role_now = partial(_role_of_token, self._tokens, digest_of(token))
         elif (value := self._cookie.value_of(headers, is_secure=visit.is_secure)) is not None:
             visit.session = await self.sessions.find(value)
             if visit.session is None:
@@ -142,20 +143,31 @@ class Access:
         """Begin a session of a user of the cluster."""
         if self._users is None:
             raise ApiError(HTTPStatus.BAD_REQUEST, "this console has no login with a password")
-        self._check_limits(visit.address, name)
-        self._login_count += 1
         try:
-            async with self._places:
-                user, role = await self._users.log_in(name, password)
+            user, role = await self._check_password(self._users, visit.address, name, password)
         except NoRightsError as error:
             await self._refuse(error, visit.address, name, HTTPStatus.FORBIDDEN)
         except LoginRefusedError as error:
             await self._refuse(error, visit.address, name, HTTPStatus.UNAUTHORIZED)
         except LoginUnavailableError as error:
             raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, str(error), "try again") from error
+        self._begin(visit, name, role, user.clients(), owns_clients=True, role_now=user.role)
+
+    async def _check_password(
+        self, users: ClusterUsers, address: str, name: str, password: str
+    ) -> tuple[ClusterUser, Role]:
+        """Asks the cluster; logins that have failed and wait for their answers take no place of others."""
+        self._check_limits(address, name)
+        if self._login_count >= MAX_LOGINS:
+            raise _too_many_logins()
+        self._login_count += 1
+        try:
+            async with self._places:
+                # Those that were asked for at the same time may have failed meanwhile.
+                self._check_limits(address, name)
+                return await users.log_in(name, password)
         finally:
             self._login_count -= 1
-        self._begin(visit, name, role, user.clients(), owns_clients=True, role_now=user.role)
 
     async def log_in_with_token(self, visit: Visit, token: str) -> None:
         """Begin a session of who has a token."""
@@ -226,13 +238,8 @@ class Access:
         return Identity(holder.name, min(holder.role, self._most), self._clients)
 
     def _check_limits(self, address: str, user: str | None) -> None:
-        if self.limits.is_too_much(address, user) or self._login_count >= MAX_LOGINS:
-            raise ApiError(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                "too many logins failed",
-                "try again in some seconds",
-                retry_after_seconds=int(MAX_DELAY_SECONDS),
-            )
+        if self.limits.is_too_much(address, user):
+            raise _too_many_logins()
 
     async def _refuse(
         self, error: LoginRefusedError, address: str, user: str | None, status: HTTPStatus
@@ -248,6 +255,15 @@ class Access:
         )
         await asyncio.sleep(wait_seconds)
         raise ApiError(status, str(error)) from error
+
+
+def _too_many_logins() -> ApiError:
+    return ApiError(
+        HTTPStatus.TOO_MANY_REQUESTS,
+        "too many logins failed",
+        "try again in some seconds",
+        retry_after_seconds=int(MAX_DELAY_SECONDS),
+    )
 
 
 async def _role_of_token(tokens: TokenFile, digest: bytes) -> Role:

@@ -11,6 +11,8 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from starlette.datastructures import Headers
+
 from ottla.doors.door import Door
 
 SAFE_METHODS: Final = ("GET", "HEAD")
@@ -37,6 +39,8 @@ class RequestChecks:
 
     def host_problem(self, headers: Mapping[str, str]) -> str | None:
         """What is wrong with the name that the browser called; None if nothing is."""
+        if len(_lines(headers, "host")) > 1:
+            return "the request says two hosts"
         host = self.host_of(headers)
         if not host:
             return "the request does not say for which host it is"
@@ -87,8 +91,15 @@ def _opens_a_page(headers: Mapping[str, str]) -> bool:
 
 
 def _last(headers: Mapping[str, str], name: str) -> str:
-    """What the nearest proxy added; those before may come from anybody."""
-    return headers.get(name, "").rpartition(",")[2].strip()
+    """What the nearest proxy added, to the line or as a line of its own; those before may come from anybody."""
+    lines = _lines(headers, name)
+    return lines[-1].rpartition(",")[2].strip() if lines else ""
+
+
+def _lines(headers: Mapping[str, str], name: str) -> list[str]:
+    if isinstance(headers, Headers):
+        return headers.getlist(name)
+    return [headers[name]] if name in headers else []
 
 
 def _name_of(host: str) -> str:

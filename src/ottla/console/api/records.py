@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Literal, cast
 
@@ -14,6 +15,7 @@ from ottla.console.http.errors import ApiError, bad_request, not_found
 from ottla.console.http.routes import Call, Download, Route, ServerEvent
 from ottla.console.records.copies import RecordCopies, copies_of
 from ottla.console.records.decoded import WantedFormat
+from ottla.console.records.decoder import RecordDecoder
 from ottla.console.records.exports import MEDIA_TYPES, ExportFormat, export
 from ottla.console.records.filters import Filter, read_filters
 from ottla.console.records.live_tail import TAIL_OPTIONS, TailBatch, tail
@@ -35,6 +37,7 @@ from ottla.console.records.search import (
     TimeRange,
 )
 from ottla.console.records.windows import Isolation, LogEnds, LogReader, Window, log_reader
+from ottla.console.registry.seen_subjects import sees_subject
 from ottla.model import TopicPartition
 
 MAX_LIMIT: Final = 5_000
@@ -45,6 +48,7 @@ MAX_SECONDS: Final = 300
 EXPORT_SECONDS: Final = 900
 MAX_CHARS: Final = 20_000_000
 PAGE_CHARS: Final = 100_000
+MAX_OFFSET_DIGITS: Final = 18
 
 # The topic
 
@@ -109,6 +113,17 @@ def _partitions(topic: TopicDescription, wanted: Sequence[int]) -> list[TopicPar
         )
     chosen = set(wanted or readable)
     return [TopicPartition(topic.name, each) for each in readable if each in chosen]
+
+
+async def _decoder(call: Call[Any, None]) -> RecordDecoder:
+    """The decoder of data for this user, who sees some subjects of the registry."""
+    decoder = call.console.record_decoder
+    if decoder.schemas is None:
+        return decoder
+    visible = await call.visible()
+    if visible.is_everything:
+        return decoder
+    return decoder.seen_by(partial(sees_subject, visible))
 
 
 # Search
@@ -239,7 +254,7 @@ async def _search_of(
     windows = await _windows(reader, query, ends, cursor)
     return RecordSearch(
         reader,
-        RecordRows(call.console.record_decoder, query.key_format, query.value_format),
+        RecordRows(await _decoder(call), query.key_format, query.value_format),
         order=query.order,
         windows=windows,
         ends=ends,
@@ -288,10 +303,14 @@ def _cursor_of(texts: Sequence[str]) -> dict[int, int]:
         partition, _, offset = pair.partition(":")
         if not pair:
             continue
-        if not (partition.isdecimal() and offset.isdecimal()):
+        if not (_is_offset(partition) and _is_offset(offset)):
             raise bad_request(f"{pair!r} in the cursor is no pair of partition and offset")
         found[int(partition)] = int(offset)
     return found
+
+
+def _is_offset(text: str) -> bool:
+    return text.isdecimal() and len(text) <= MAX_OFFSET_DIGITS
 
 
 def _cursor_texts(cursor: dict[int, int]) -> list[str]:
@@ -325,7 +344,7 @@ async def _live_events(
     cursor: dict[int, int],
 ) -> AsyncIterator[ServerEvent]:
     query, clients = call.query, call.identity.clients
-    rows = RecordRows(call.console.record_decoder, query.key_format, query.value_format)
+    rows = RecordRows(await _decoder(call), query.key_format, query.value_format)
     consumer = clients.inspecting_consumer(
         shows_control=query.control,
         shows_aborted=query.aborted,
@@ -373,12 +392,12 @@ async def record(call: Call[DetailQuery, None]) -> RecordDetail:
     partition, offset = await _address(call)
     async with log_reader(call.identity.clients, shows_control=True, shows_aborted=True) as reader:
         found = await read_one(reader, partition, offset)
-        return await detail_of(reader, call.console.record_decoder, found, options)
+        return await detail_of(reader, await _decoder(call), found, options)
 
 
 async def _address(call: Call[Any, None]) -> tuple[TopicPartition, int]:
     number, offset = call.path["partition"], call.path["offset"]
-    if not (number.isdecimal() and offset.isdecimal()):
+    if not (_is_offset(number) and _is_offset(offset)):
         raise not_found("a record is named by the numbers of its partition and its offset")
     (partition,) = _partitions(await _topic(call), [int(number)])
     return partition, int(offset)
@@ -453,7 +472,7 @@ async def _export_chunks(
 ) -> AsyncIterator[bytes]:
     query = call.query
     bounds = SearchBounds(query.limit, MAX_SCANNED, MAX_SCANNED_BYTES, EXPORT_SECONDS)
-    rows = RecordRows(call.console.record_decoder, query.key_format, query.value_format)
+    rows = RecordRows(await _decoder(call), query.key_format, query.value_format)
     async with _reader_for(call.identity.clients, query) as reader:
         found = await _search_of(
             call, query, reader, partitions, filters, bounds, {}, makes_rows=False

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from ottla.console.access.visible import Visible
 from ottla.console.cluster.history import LONG_MS, RECENT_MS, Series
 from ottla.console.cluster.snapshot import PartitionSnapshot, TopicSnapshot
+from ottla.console.cluster.snapshot_part import NOT_WHOLLY
 from ottla.console.console import Console
 from ottla.console.http.errors import ApiError, bad_request, not_found
 from ottla.console.http.routes import Call, Route
@@ -285,6 +286,8 @@ async def _open_here(
     by_partition = found.by_partition
     problems = list(found.problems)
     if not visible.is_everything:
+        # Those of the console's own questions name partitions that this user may not see.
+        problems = [NOT_WHOLLY] if problems else []
         allowed, refusals = await open_on(call.identity.clients.admin(), keys)
         told = {each.partition for each in allowed}
         by_partition = {key: some for key, some in by_partition.items() if key in told}

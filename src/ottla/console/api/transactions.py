@@ -16,6 +16,7 @@ from ottla.client.aio.admin.client import Admin
 from ottla.console.access.roles import Role
 from ottla.console.access.visible import Visible
 from ottla.console.cluster.snapshot import ClusterSnapshot, TransactionSnapshot
+from ottla.console.cluster.snapshot_part import NOT_WHOLLY
 from ottla.console.console import Console
 from ottla.console.http.errors import bad_request, not_found
 from ottla.console.http.routes import Call, Route
@@ -509,8 +510,15 @@ async def hanging(call: Call[None, None]) -> HangingPage:
         standing_count=sum(visible.sees_topic(each.topic) for each in watch.standing),
         left_out_count=opened.left_out_count,
         rows=rows,
-        problems=list(opened.problems),
+        problems=_problems_seen(opened, visible),
     )
+
+
+def _problems_seen(opened: OpenOnPartitions, visible: Visible) -> list[str]:
+    """What the console could not find out; errors name partitions, which not everybody may see."""
+    if visible.is_everything or not opened.problems:
+        return list(opened.problems)
+    return [NOT_WHOLLY]
 
 
 def _hanging_seen(console: Console, visible: Visible) -> list[PartitionTransaction]:

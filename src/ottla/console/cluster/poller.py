@@ -200,12 +200,8 @@ class ClusterPoller:
         self._live.send(
             ServerEvent(
                 "snapshot",
-                {
-                    "state": "connected",
-                    "version": found.version,
-                    "at_ms": found.at_ms,
-                    "problems": found.problems,
-                },
+                # All users are told: it has no name of a topic or a group.
+                {"state": "connected", "version": found.version, "at_ms": found.at_ms},
             ),
             is_state=True,
         )

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from ottla.console.cluster.snapshot import (
     ClusterSnapshot,
     ClusterTotals,
     GroupSnapshot,
+    Part,
+    PartProblem,
     TopicSnapshot,
     TransactionSnapshot,
 )
 
 Sees = Callable[[str], bool]
+
+NOT_WHOLLY: Final = "the cluster did not tell the console everything"
+_OF_BROKERS: Final = (Part.BROKERS, Part.LOG_DIRS)
 
 
 def part_of(
@@ -40,7 +46,15 @@ def part_of(
         totals=_totals(snapshot.totals, topics.values(), groups.values()),
         groups_of_topic=_index(snapshot.groups_of_topic, topics, groups),
         transactions_of_topic=_index(snapshot.transactions_of_topic, topics, transactions),
+        part_problems=tuple(map(_without_names, snapshot.part_problems)),
     )
+
+
+def _without_names(problem: PartProblem) -> PartProblem:
+    """What is wrong with a part; errors name the topics, groups and ids that they are about."""
+    if problem.part in _OF_BROKERS:
+        return problem
+    return replace(problem, message=NOT_WHOLLY)
 
 
 def _group(group: GroupSnapshot, sees_topic: Sees) -> GroupSnapshot:
@@ -49,6 +63,8 @@ def _group(group: GroupSnapshot, sees_topic: Sees) -> GroupSnapshot:
         return group
     return replace(
         group,
+        # The rate is of all topics of the group.
+        records_per_second=None,
         committed={key: offset for key, offset in committed.items() if sees_topic(key.topic)},
         lags={topic: lag for topic, lag in group.lags.items() if sees_topic(topic)},
         unknown_topics=frozenset(filter(sees_topic, group.unknown_topics)),

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.client.aio.consumer.consumer import Consumer
 from ottla.console.clients import Clients
-from ottla.errors import OttlaError
+from ottla.errors import KafkaError, OttlaError
 from ottla.inspection.lag import ReadStretch, Span
 from ottla.model import TopicPartition
 
@@ -151,7 +151,9 @@ class RecordLags:
                 self.problem = None
             except OttlaError as error:
                 # The next look would fail the same way.
-                self.problem = f"records cannot be counted: {error}"
+                # All who look at groups are told: it must not name a topic that they may not see.
+                reason = error.code.name if isinstance(error, KafkaError) else type(error).__name__
+                self.problem = f"records cannot be counted: {reason}"
                 self._not_before = now + RETRY_SECONDS
                 return
             took = time.monotonic() - now

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from ottla import in_process
 from ottla.app.declarations.json_conversion import dump_json
+from ottla.console.access.login_refusals import LoginRefusedError
 from ottla.console.access.visit import Visit
 from ottla.console.http.errors import ApiError, MethodError, api_error_of
 from ottla.console.http.routes import Download, ServerEvent
@@ -29,6 +30,8 @@ T = TypeVar("T")
 NO_STORE: Final = {"cache-control": "no-store"}
 # A proxy that sees nothing for a while closes the stream.
 KEEP_ALIVE_SECONDS: Final = 15.0
+# How old what is known of the rights behind a stream may be, where there is no session that is watched.
+CHECK_SECONDS: Final = 5.0
 JSON: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"
 # A proxy that collects what it passes on would hold events back.
@@ -160,12 +163,20 @@ async def _with_keep_alive(
 
 
 async def _end_of_session(visit: Visit) -> str:
-    session = visit.session
-    if session is None:
+    """Returns when who asked may not see anything any more, with the reason."""
+    session, role_now = visit.session, visit.role_now
+    if session is not None:
+        await session.ended.wait()
+        return session.reason
+    if role_now is None:
         await asyncio.get_running_loop().create_future()  # never
-        return ""
-    await session.ended.wait()
-    return session.reason
+    while role_now is not None:
+        await asyncio.sleep(CHECK_SECONDS)
+        try:
+            await role_now()
+        except LoginRefusedError as error:
+            return str(error)
+    return ""
 
 
 async def _cancel(task: asyncio.Task[T]) -> None:
@@ -178,12 +189,14 @@ async def _cancel(task: asyncio.Task[T]) -> None:
 
 async def _until_session_ends(chunks: AsyncIterator[bytes], visit: Visit) -> AsyncIterator[bytes]:
     """The chunks; a download whose session ends breaks off, so that nobody takes it for a whole one."""
+    ending = asyncio.get_running_loop().create_task(_end_of_session(visit))
     try:
         async for chunk in chunks:
-            if visit.session is not None and visit.session.ended.is_set():
-                raise ApiError(HTTPStatus.UNAUTHORIZED, visit.session.reason)
+            if ending.done():
+                raise ApiError(HTTPStatus.UNAUTHORIZED, ending.result())
             yield chunk
     finally:
+        await _cancel(ending)
         close = getattr(chunks, "aclose", None)
         if close is not None:
             await close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
+from ottla.console.records.arrow_bounds import check_messages, check_rows
 from ottla.console.records.json_values import json_text
 
 MAX_ROWS: Final = 200
@@ -36,19 +38,31 @@ def arrow_text(data: bytes) -> str:
 
 
 def _content(pa: Any, data: bytes) -> dict[str, Any]:
-    is_file = data.startswith(_FILE)
-    reader = pa.ipc.open_file(data) if is_file else pa.ipc.open_stream(data)
-    batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else iter(reader)
+    # A file holds a stream behind its first bytes. Its footer, which may point anywhere, is not needed.
+    stream = data[len(_FILE) :] if data.startswith(_FILE) else data
+    check_messages(_messages(pa, stream))
+    reader = pa.ipc.open_stream(stream)
     rows: list[Any] = []
     row_count = 0
-    for batch in batches:
+    for batch in reader:
         # Offsets and lengths come from outside: checked before they are followed.
         batch.validate(full=True)
         row_count += batch.num_rows
         if len(rows) < MAX_ROWS:
-            rows += batch.slice(0, MAX_ROWS - len(rows)).to_pylist()
+            some = batch.slice(0, MAX_ROWS - len(rows))
+            check_rows(pa, some)
+            rows += some.to_pylist()
     fields = {field.name: str(field.type) for field in reader.schema}
     found = {"schema": fields, "row_count": row_count, "rows": rows}
     if row_count > len(rows):
         found["left_out_row_count"] = row_count - len(rows)
     return found
+
+
+def _messages(pa: Any, stream: bytes) -> Iterator[Any]:
+    reader = pa.ipc.MessageReader.open_stream(stream)
+    while True:
+        try:
+            yield reader.read_next_message()
+        except StopIteration:
+            return

@@ -63,7 +63,7 @@ def _writes(record: AnyRecord, servers: str, line: str) -> list[Copy]:
     found = []
     words = shlex.join(["ottla", "produce", "-b", servers, record.topic, "--format", "json"])
     commands: tuple[tuple[str, Callable[[], str]], ...] = (
-        ("ottla: write it again", lambda: f"printf '%s\\n' {shlex.quote(line)} | {words}"),
+        ("ottla: write it again", lambda: _ottla_produce(line, words)),
         ("kcat: write it again", lambda: _kcat_produce(record, servers)),
     )
     for label, make in commands:
@@ -81,13 +81,20 @@ def _writes(record: AnyRecord, servers: str, line: str) -> list[Copy]:
     return found
 
 
+def _ottla_produce(line: str, words: str) -> str:
+    return f"printf '%s\\n' {shlex.quote(_pasteable('record', line))} | {words}"
+
+
 def _kcat_produce(record: AnyRecord, servers: str) -> str:
     """kcat takes keys and headers from its arguments, which are text, and the value from its input."""
     words = ["kcat", "-P", "-b", servers, "-t", record.topic, "-p", str(record.partition)]
     if record.key is not None:
         words += ["-k", _argument("key", record.key)]
     for name, data in record.headers:
-        words += ["-H", f"{name}={_argument('header', data or b'')}"]
+        words += [
+            "-H",
+            f"{_pasteable('name of a header', name)}={_argument('header', data or b'')}",
+        ]
     if record.value is None:
         return f"echo | {shlex.join([*words, '-Z'])}"
     if b"\x1e" in record.value or not record.value:
@@ -102,6 +109,11 @@ def _argument(what: str, data: bytes) -> str:
         text = data.decode()
     except UnicodeDecodeError:
         raise ValueError(f"kcat cannot send this {what}: it is no UTF-8") from None
-    if "\0" in text:
-        raise ValueError(f"kcat cannot send this {what}: it has a zero byte")
+    return _pasteable(what, text)
+
+
+def _pasteable(what: str, text: str) -> str:
+    """The text: what is pasted into a terminal is typed, and there a control character is a command."""
+    if not all(each.isprintable() for each in text):
+        raise ValueError(f"the {what} has characters that a terminal takes for commands")
     return text

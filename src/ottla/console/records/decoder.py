@@ -15,7 +15,7 @@ from ottla.client.model import ConsumerRecord, Headers
 from ottla.console.records.arrow_values import NotArrowError, arrow_text, looks_like_arrow
 from ottla.console.records.decoded import Decoded, Format, WantedFormat
 from ottla.console.records.json_values import check_json, json_text, whole_characters
-from ottla.console.records.schema_values import NoSchemaError, SchemaValues, is_framed
+from ottla.console.records.schema_values import NoSchemaError, SchemaValues, SeesSubject, is_framed
 from ottla.inspection.stored_records import is_decodable, read_stored_record
 from ottla.wire.types import MalformedMessageError
 
@@ -46,8 +46,15 @@ class _NotThisFormatError(Exception):
 class RecordDecoder:
     """Decodes for all browsers; without a registry, data with a schema is shown as bytes."""
 
-    def __init__(self, schemas: SchemaValues | None) -> None:
+    def __init__(
+        self, schemas: SchemaValues | None, sees_subject: SeesSubject | None = None
+    ) -> None:
         self.schemas: Final = schemas
+        self._sees_subject = sees_subject
+
+    def seen_by(self, sees_subject: SeesSubject) -> RecordDecoder:
+        """The decoder of a user who does not see all subjects of the registry."""
+        return RecordDecoder(self.schemas, sees_subject)
 
     async def field(self, record: ConsumerRecord, is_key: bool, wanted: WantedFormat) -> Decoded:
         """A record's key or value, in the format that was chosen; bytes where it cannot be, with the reason."""
@@ -168,7 +175,9 @@ class RecordDecoder:
                 "the console was not given a schema registry (--registry URL)"
             )
         try:
-            return await self.schemas.decode(given.topic, given.is_key, given.data, given.headers)
+            return await self.schemas.decode(
+                given.topic, given.is_key, given.data, given.headers, self._sees_subject
+            )
         except NoSchemaError as error:
             raise _NotThisFormatError(str(error)) from error
 

@@ -29,8 +29,11 @@ COLUMNS: Final = (
     "headers",
     "mark",
 )
-# A cell that begins so is a formula to spreadsheets: an apostrophe makes it text.
-_FORMULA: Final = re.compile(r"[=+@\t\r]|-(?![\d.])")
+# A cell that begins so is a formula to spreadsheets: an apostrophe makes it text. A negative number is none, but what
+# begins with one may be: -1+cmd|' /C calc'!A0
+_FORMULA: Final = re.compile(
+    r"[=+@\t\r\n\uff1d\uff0b\uff0d\uff20]|-(?!(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\Z)"
+)
 _REASONS: Final = {
     EndReason.RECORDS: "so many records were scanned",
     EndReason.BYTES: "so many bytes were scanned",

@@ -10,6 +10,8 @@ from ottla.console.records.decoder import RecordDecoder
 from ottla.console.records.schema_values import SchemaValues
 from ottla.console.settings import ConsoleSettings
 from ottla.schemas.client.aio import AsyncSchemaRegistryClient
+from ottla.schemas.client.exchange import Requests
+from ottla.schemas.config import read_registry_config
 
 _QUICK: Final[Mapping[str, object]] = {
     "max.retries": 1,
@@ -27,4 +29,5 @@ def record_decoder(settings: ConsoleSettings) -> RecordDecoder:
         return RecordDecoder(None)
     given = dotted_names(settings.registry_options)
     options = {**_QUICK, **given, "schema.registry.url": settings.registry_url}
-    return RecordDecoder(SchemaValues(AsyncSchemaRegistryClient(options)))
+    requests = Requests(read_registry_config(options)[0])
+    return RecordDecoder(SchemaValues(AsyncSchemaRegistryClient(options), requests))

@@ -195,12 +195,19 @@ class AvroDeserializer(SchemaDeserializer[T]):
 
 def parsed(schema: Schema, references: tuple[ReferencedSchema, ...]) -> Any:
     """A schema as fastavro reads it, with those that it refers to."""
+    return parsed_with_names(schema, references)[0]
+
+
+def parsed_with_names(
+    schema: Schema, references: tuple[ReferencedSchema, ...]
+) -> tuple[Any, dict[str, Any]]:
+    """A schema as fastavro reads it, and the definitions of all names in it."""
     fastavro = require("fastavro", "Avro")
     named: dict[str, Any] = {}
     try:
         for reference in references:
             fastavro.parse_schema(_loaded(reference.schema.text), named)
-        return fastavro.parse_schema(_loaded(schema.text), named)
+        return fastavro.parse_schema(_loaded(schema.text), named), named
     except ConfigError:
         raise
     except Exception as error:

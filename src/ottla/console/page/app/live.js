@@ -8,7 +8,7 @@ const MAX_DELAY_MS = 10_000;
 const HIDDEN_MS = 10_000;
 
 // connection: connecting | open | lost (the console does not answer); cluster: unknown | connected | unreachable.
-const START = { connection: "connecting", lostAt: null, cluster: "unknown", unreachableSince: null, reason: null, version: 0, atMs: null, problems: [] };
+const START = { connection: "connecting", lostAt: null, cluster: "unknown", unreachableSince: null, reason: null, version: 0, atMs: null };
 export const live = new Store(START);
 
 export const useLive = () => useStore(live);
@@ -82,6 +82,5 @@ onEvent("snapshot", (found) => {
     unreachableSince: isUp ? null : (found.since_ms ?? live.value.unreachableSince ?? Date.now()),
     version: found.version ?? live.value.version,
     atMs: found.at_ms ?? live.value.atMs,
-    problems: found.problems ?? [],
   });
 });

@@ -40,11 +40,35 @@ def _lock(folder: str, posix_kind: int) -> int:
         fcntl.lockf(fd, posix_kind | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         os.close(fd)
-        raise InUseError(f"the data folder {folder} is in use by another broker") from None
+        raise _in_use(folder) from None
     except OSError:
         os.close(fd)
         raise
     return fd
+
+
+def _in_use(folder: str) -> InUseError:
+    """Says which processes have a folder, where the system tells: one that hangs has to be ended by hand."""
+    found = _holders(os.path.join(folder, layout.LOCK_FILE))
+    processes = f": process {', '.join(map(str, found))}" if found else ""
+    return InUseError(f"the data folder {folder} is in use by another broker{processes}")
+
+
+def _holders(path: str) -> list[int]:
+    """The processes that have a lock on a file, as Linux lists them; a lock of `flock` has the one that took it."""
+    try:
+        with open("/proc/locks", encoding="ascii") as file:
+            locks = [line.split() for line in file]
+        inode = os.stat(path).st_ino
+    except OSError:
+        return []
+    pids = {
+        int(words[4])
+        for words in locks
+        # number, kind, "ADVISORY", "READ" or "WRITE", process, device and inode, first byte, last byte
+        if len(words) == 8 and words[5].endswith(f":{inode}") and words[4].isdecimal()
+    }
+    return sorted(pid for pid in pids if os.path.exists(f"/proc/{pid}"))
 
 
 def hold_inherited_lock(folder: str, fd: int) -> None:
@@ -57,7 +81,7 @@ def hold_inherited_lock(folder: str, fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
-        raise InUseError(f"the data folder {folder} is in use by another broker") from None
+        raise _in_use(folder) from None
 
 
 def open_identity(folder: str, node_id: int, cluster_id: str | None) -> str:
