@@ -110,10 +110,12 @@ PICTURES: Final = (
     Picture("groups", "/groups", 620, width=WIDE),
     Picture("group-lag", f"/groups/{MODERATION}", 720, act=_count_records),
     Picture("rebalances", f"/groups/{SEARCH_INDEX}?tab=rebalances", 820),
-    Picture("reset", f"/groups/{NIGHTLY_REPORT}", 720, act=_plan_a_reset),
+    Picture("reset", f"/groups/{NIGHTLY_REPORT}", 720, act=_plan_a_reset, is_whole=True),
     Picture("members", f"/groups/{WAREHOUSE}?tab=members", 560),
     Picture("transactions", "/transactions", 740),
-    Picture("abort", f"/transactions/{REFUNDS}", 820, act=_ask_to_abort, theme="dark"),
+    Picture(
+        "abort", f"/transactions/{REFUNDS}", 820, act=_ask_to_abort, theme="dark", is_whole=True
+    ),
     Picture("producers", "/producers", 640, width=WIDE),
     Picture("apps", "/apps", 420),
     Picture("letters", f"/apps/dead-letters/{quote(DEAD_LETTERS)}", 720),
@@ -143,8 +145,6 @@ def part_of(page: Page, picture: Picture) -> FloatRect:
     if picture.is_whole:
         return {"x": 0, "y": 0, "width": picture.width, "height": picture.height}
     end = page.evaluate("document.querySelector('main > .view').getBoundingClientRect().bottom")
-    if page.locator("dialog[open]").count():
-        end = picture.height
     height = min(picture.height, int(end) + 20) - BAR_PX
     return {"x": MENU_PX, "y": BAR_PX, "width": picture.width - MENU_PX, "height": height}
 
