@@ -12,7 +12,11 @@ KERNELS = [
         ],
         optional=True,
     )
-    for name in ("_kernel", "_client_kernel", "_arrow_kernel")
+    for name in ("_kernel", "_client_kernel", "_arrow_kernel", "_offset_kernel")
+] + [
+    Extension(
+        "ottla.wire._columns_kernel", sources=["src/ottla/wire/_columns_kernel.pyx"], optional=True
+    )
 ]
 
 

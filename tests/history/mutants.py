@@ -18,7 +18,7 @@ from ottla.broker.coordination.verification import (
 from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.handlers import produce
 from ottla.broker.partitions.shard import AlreadyMarked, Shard
-from ottla.core.group.events import OffsetCommitted
+from ottla.core.group.events import OffsetCommitted, OffsetsCommitted
 from ottla.core.group.offset_table import OffsetTable
 from ottla.core.outcomes import Refused
 from ottla.core.partition import Partition
@@ -83,8 +83,13 @@ def hide_aborted_transactions() -> None:
 def commit_offsets_at_once() -> None:
     """Offsets in a transaction count before it is committed."""
 
-    def commit_pending(self: OffsetTable, commit: OffsetCommitted, producer_id: int) -> None:
-        self.commit(commit)
+    def commit_pending(
+        self: OffsetTable, commit: OffsetCommitted | OffsetsCommitted, producer_id: int
+    ) -> None:
+        if isinstance(commit, OffsetsCommitted):
+            self.commit_columns(commit)
+        else:
+            self.commit(commit)
 
     _change(OffsetTable, "commit_pending", commit_pending)
 
