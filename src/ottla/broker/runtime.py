@@ -15,7 +15,6 @@ from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
 from ottla.broker.console.broker_console import BrokerConsole, user_login_of
 from ottla.broker.console.console_servers import ConsoleServers
-from ottla.broker.coordination.peers import Peers
 from ottla.broker.loop.garbage import FullCollections
 from ottla.broker.loop.loop_monitor import LoopMonitor
 from ottla.broker.metrics import request_counts
@@ -146,8 +145,6 @@ class Instruments:
         Callable[[Mapping[int, Api[Any, Any]]], Mapping[int, Api[Any, Any]]] | None
     ) = None
     wrap_store: Callable[[LogStore], LogStore] | None = None
-    # How the nodes reach each other, instead of by calls; the peers that call are for a node itself.
-    link_nodes: Callable[[RunningBroker, Peers], Peers] | None = None
     # Whether requests of a node do not reach another.
     are_nodes_separate: Callable[[int, int], bool] = lambda _sender_id, _node_id: False
 
@@ -187,8 +184,7 @@ class RunningBroker:
         intercept = instruments.intercept_between_nodes
         apis = SERVED if intercept is None else intercept(SERVED)
         self._apis_between_nodes = apis
-        own = LocalPeers(self._find_node, apis, instruments.are_nodes_separate)
-        cluster.peers = own if instruments.link_nodes is None else instruments.link_nodes(self, own)
+        cluster.peers = LocalPeers(self._find_node, apis, instruments.are_nodes_separate)
         self.servers: dict[int, Server] = {}  # of live nodes
         # Where each node listens, or listened before it was killed.
         self.addresses: dict[int, Mapping[str, Endpoint]] = {

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 
 from ottla.broker.coordination.peers import Peers, UnreachableError
 from ottla.broker.peer_links.network_peers import NetworkPeers
 from ottla.broker.peer_links.peer_link import LinkLimits
-from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
+from ottla.broker.runtime import BrokerSettings, RunningBroker
 from ottla.testing import Broker
 
 
@@ -71,9 +70,12 @@ class LinkedBroker(Broker):
 
     peers: LinkedPeers
 
-    def _start_broker(self, settings: BrokerSettings) -> Coroutine[Any, Any, RunningBroker]:
-        return start_broker(settings, replace(self._instruments, link_nodes=self._link))
-
-    def _link(self, broker: RunningBroker, own_node: Peers) -> Peers:
+    async def _start_linked(self, settings: BrokerSettings) -> RunningBroker:
+        broker = await super()._start_broker(settings)
+        own_node = broker.cluster.peers
         self.peers = LinkedPeers(broker, own_node, self.faults.are_nodes_separate)
-        return self.peers
+        broker.cluster.peers = self.peers
+        return broker
+
+    def _start_broker(self, settings: BrokerSettings) -> Coroutine[Any, Any, RunningBroker]:
+        return self._start_linked(settings)
