@@ -55,6 +55,12 @@ QUESTION = Question(
     ours=["ottla poll", "ottla iteration"],
     prepare=prepare,
     check=check,
+    twins={
+        "ottla poll": "confluent-kafka consume",
+        "ottla iteration": "confluent-kafka poll",
+        "ottla.aio poll": "confluent-kafka consume",
+        "ottla poll_arrow": "confluent-kafka consume",
+    },
 )
 
 if __name__ == "__main__":

@@ -33,6 +33,25 @@ def new_topic(peer: Peer) -> str:
     return topic
 
 
+def produce_targets(
+    peer: Peer,
+    topic: str,
+    *,
+    records_per_request: int,
+    value_bytes: int,
+    requests_per_burst: int,
+    partition_count: int,
+) -> list[Target]:
+    """For each of the first partitions its leader, and a burst of the same request; one record has been appended."""
+    targets = []
+    for partition, leader in enumerate(leaders(peer.bootstrap_server, topic)[:partition_count]):
+        frame = produce_frame(topic, records_per_request, value_bytes, partition)
+        answer_bytes = append_first(leader, frame) * requests_per_burst
+        burst = Burst(frame * requests_per_burst, requests_per_burst, answer_bytes)
+        targets.append(Target(leader, [burst]))
+    return targets
+
+
 def raw(
     records_per_request: int,
     value_bytes: int,
@@ -49,12 +68,14 @@ def raw(
     """
     topic = new_topic(peer)
     partition_count = min(connection_count, PARTITIONS_PER_TOPIC)
-    targets = []
-    for partition, leader in enumerate(leaders(peer.bootstrap_server, topic)[:partition_count]):
-        frame = produce_frame(topic, records_per_request, value_bytes, partition)
-        answer_bytes = append_first(leader, frame) * requests_per_burst
-        burst = Burst(frame * requests_per_burst, requests_per_burst, answer_bytes)
-        targets.append(Target(leader, [burst]))
+    targets = produce_targets(
+        peer,
+        topic,
+        records_per_request=records_per_request,
+        value_bytes=value_bytes,
+        requests_per_burst=requests_per_burst,
+        partition_count=partition_count,
+    )
 
     def load() -> Load:
         sent = drive(
@@ -125,7 +146,7 @@ ROWS = [
         **{"records": 1, "value_bytes": 100, "burst": 500, "in_flight": 2},
     ),
     raw_row(
-        "100 B, one per request, pipelined on 8 connections",
+        "100 B, one per request, pipelined on 8 connections to 4 partitions",
         "requests/s",
         **{"records": 1, "value_bytes": 100, "burst": 100, "in_flight": 2, "connections": 8},
     ),

@@ -18,7 +18,7 @@ from benchmarks.frames import (
     produce_frame,
 )
 from benchmarks.measure import Load, Measurement
-from benchmarks.peers import NO_SETTINGS, Peer, peers_with_options
+from benchmarks.peers import NO_SETTINGS, FoundPeers, Peer, peers_with_options
 from benchmarks.run import run
 from benchmarks.transactions import (
     VERSION_1,
@@ -38,7 +38,7 @@ FIRST_RECORDS = 1
 _topic_numbers = count()
 
 
-def find_peers() -> tuple[list[Peer], dict[str, str]]:
+def find_peers() -> FoundPeers:
     """The mock cluster writes no markers and speaks no transaction version 2."""
     return peers_with_options(NO_SETTINGS)
 

@@ -20,6 +20,7 @@ from benchmarks import (
     bench_produce,
     bench_transactional_produce,
     bench_transactions,
+    bench_workers,
 )
 
 ROWS = [
@@ -31,6 +32,7 @@ ROWS = [
     *(row for row in bench_transactions.ROWS if "8 producers" in row.name),
     *(row for row in bench_transactional_produce.ROWS if "4 producers" in row.name),
     *bench_commit_latency.ROWS,
+    *(row for row in bench_workers.ROWS if "MB/s" in row.unit),
 ]
 
 
