@@ -77,6 +77,8 @@ class EventCodec(NamedTuple):
 
 def batches_of(turn: Turn, codec: EventCodec) -> Iterator[bytes]:
     """The batches of a turn: one for events outside of transactions, and one for each transaction."""
+    if not turn.written:
+        return
     inseparable = {place for start, end in turn.together for place in range(start + 1, end)}
     columns = codec.columns
     many = None if columns is None else columns.event

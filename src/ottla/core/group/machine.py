@@ -164,12 +164,12 @@ class GroupMachine:
 
     def next_wake_ms(self) -> int | None:
         """The uptime at which `wake` is due."""
-        due = [
-            self._expiry_due_ms,
-            self.membership.deadlines.next_ms(),
-            self.consumers.deadlines.next_ms(),
-        ]
-        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+        due_ms = self._expiry_due_ms
+        for deadlines in (self.membership.deadlines, self.consumers.deadlines):
+            next_ms = deadlines.next_ms()
+            if next_ms is not None and (due_ms is None or next_ms < due_ms):
+                due_ms = next_ms
+        return due_ms
 
     def wake(self, turn: Turn) -> None:
         self.membership.wake(turn)
