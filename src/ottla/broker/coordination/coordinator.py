@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -24,14 +24,13 @@ from ottla.broker.coordination.machine_log import (
     replay_log,
 )
 from ottla.broker.loop.pause_aware_clock import Uptime
-from ottla.broker.partitions.shard import AlreadyMarked, Appended, Shard, is_durable
+from ottla.broker.partitions.shard import Appended, Marker, MarkerOutcome, Shard, is_durable
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.core.outcomes import Refused
-from ottla.core.turn import ProducerIdentity, Ticket, Turn
+from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import Clock, DamagedError, StorageError
-from ottla.records.control import MarkerType
 from ottla.records.errors import CorruptRecordsError
 
 logger = EventLog(__name__)
@@ -166,7 +165,8 @@ class Coordinator(Generic[M]):
         future: asyncio.Future[R] = self._loop.create_future()
         request = Request(future, respond)
         if when is When.NOW and not self._queue:
-            return self._ask_alone(request, decide)
+            alone: NowOrLater[R] = self._ask_alone(request, decide)
+            return alone
         self._waiting[request] = None
         self._queue.append((request, decide))
         if when is When.NOW:
@@ -327,28 +327,18 @@ class Coordinator(Generic[M]):
 
     # Markers.
 
-    def append_marker(
-        self,
-        marker_type: MarkerType,
-        producer: ProducerIdentity,
-        coordinator_epoch: int,
-        version: int,
-    ) -> Appended | AlreadyMarked | Refused:
-        """Ends a transaction on this partition: in the log, and for the events that are pending in it."""
-        appended = self.shard.append_marker(
-            marker_type,
-            producer.producer_id,
-            producer.producer_epoch,
-            coordinator_epoch,
-            version,
-            self._settings.clock.now_ms(),
-        )
-        # A replay that is not over will find it.
-        if isinstance(appended, Appended) and self.is_loaded and not self.is_gone:
-            apply_marker(self.machine, marker_type, producer.producer_id)
-            if appended.settled is not None:
-                self._release_later(appended.settled, [], [])
-        return appended
+    def append_markers(self, markers: Sequence[Marker]) -> list[MarkerOutcome]:
+        """Ends transactions on this partition: in the log, and for the events that are pending in it."""
+        outcomes = self.shard.append_markers(markers, self._settings.clock.now_ms())
+        settled: asyncio.Future[None] | None = None
+        for marker, appended in zip(markers, outcomes, strict=True):
+            # A replay that is not over will find it.
+            if isinstance(appended, Appended) and self.is_loaded and not self.is_gone:
+                apply_marker(self.machine, marker.type, marker.producer_id)
+                settled = appended.settled
+        if settled is not None:
+            self._release_later(settled, [], [])
+        return outcomes
 
     # Time.
 

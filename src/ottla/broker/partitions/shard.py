@@ -52,6 +52,19 @@ class AlreadyMarked(NamedTuple):
     settled: asyncio.Future[None] | None
 
 
+class Marker(NamedTuple):
+    """What ends a producer's transaction; `version` is that of the transaction."""
+
+    type: MarkerType
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    version: int
+
+
+MarkerOutcome = Appended | AlreadyMarked | Refused
+
+
 class Draft(NamedTuple):
     """A snapshot that is being encoded in slices; `encoded` and `saved` are done when it is."""
 
@@ -130,26 +143,52 @@ class Shard:
         now_ms: int,
     ) -> Appended | AlreadyMarked | Refused:
         """Ends a producer's transaction on this partition, unless an earlier marker has."""
-        partition = self.partition
-        decision = partition.producers.decide_marker(
-            producer_id, producer_epoch, coordinator_epoch, version
-        )
-        if isinstance(decision, Refused):
-            return decision
-        if isinstance(decision, AlreadyEnded):
-            settled = self._durable_up_to(partition.end_offset - 1)
-            return settled if isinstance(settled, Refused) else AlreadyMarked(settled)
-        data = build_marker_batch(
-            marker_type,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            coordinator_epoch=coordinator_epoch,
-            timestamp_ms=now_ms,
-        )
-        reach(CrashPoint.BEFORE_MARKER_APPEND)
-        appended = self.append_own(data, now_ms)
-        reach(CrashPoint.AFTER_MARKER_APPEND)
-        return appended
+        marker = Marker(marker_type, producer_id, producer_epoch, coordinator_epoch, version)
+        (outcome,) = self.append_markers([marker], now_ms)
+        return outcome
+
+    def append_markers(self, markers: Sequence[Marker], now_ms: int) -> list[MarkerOutcome]:
+        """As `append_marker`, for many, which are written together where they are of different producers."""
+        outcomes: dict[int, MarkerOutcome] = {}
+        # Those that are to be written, by their places in `markers`; and their producers.
+        written: dict[int, bytes] = {}
+        producer_ids: dict[int, None] = {}
+        for place, marker in enumerate(markers):
+            if marker.producer_id in producer_ids:
+                # What is decided about it depends on its marker before.
+                outcomes |= self._write_markers(written, now_ms)
+                written, producer_ids = {}, {}
+            decision = self.partition.producers.decide_marker(*marker[1:])
+            if isinstance(decision, Refused):
+                outcomes[place] = decision
+            elif isinstance(decision, AlreadyEnded):
+                settled = self._durable_up_to(self.partition.end_offset - 1)
+                outcomes[place] = (
+                    settled if isinstance(settled, Refused) else AlreadyMarked(settled)
+                )
+            else:
+                producer_ids[marker.producer_id] = None
+                written[place] = build_marker_batch(
+                    marker.type,
+                    producer_id=marker.producer_id,
+                    producer_epoch=marker.producer_epoch,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    timestamp_ms=now_ms,
+                )
+        outcomes |= self._write_markers(written, now_ms)
+        return [outcomes[place] for place in range(len(markers))]
+
+    def _write_markers(self, markers: dict[int, bytes], now_ms: int) -> dict[int, MarkerOutcome]:
+        if not markers:
+            return {}
+        for _ in markers:
+            reach(CrashPoint.BEFORE_MARKER_APPEND)
+        appended = self._append_all(list(markers.values()), now_ms)
+        for _ in markers:
+            reach(CrashPoint.AFTER_MARKER_APPEND)
+        if isinstance(appended, Refused):
+            return dict.fromkeys(markers, appended)
+        return dict(zip(markers, appended, strict=True))
 
     def _durable_up_to(self, offset: int) -> asyncio.Future[None] | Refused | None:
         """A future for when the log is durable up to an offset; None if it is."""
@@ -177,13 +216,48 @@ class Shard:
         extent = Extent(
             base_offset, base_offset + header.last_offset_delta, header.max_timestamp, len(data)
         )
+        settled = self._write(data, ((header, extent, data),), now_ms)
+        if isinstance(settled, Refused):
+            return settled
+        return Appended(base_offset, append_time_ms, settled)
+
+    def _append_all(self, datas: list[bytes], now_ms: int) -> list[Appended] | Refused:
+        """Appends batches of the broker's own, all or none of them, in one write."""
+        partition = self.partition
+        whole = bytearray()
+        placed: list[tuple[BatchHeader, Extent, Buffer]] = []
+        base_offset = partition.end_offset
+        for data in datas:
+            header = batches.read_header(data, 0)
+            position = len(whole)
+            whole += data
+            batches.stamp(
+                whole, position, base_offset=base_offset, leader_epoch=partition.leader_epoch
+            )
+            last_offset = base_offset + header.last_offset_delta
+            extent = Extent(base_offset, last_offset, header.max_timestamp, len(data))
+            placed.append((header, extent, data))
+            base_offset = last_offset + 1
+        settled = self._write(whole, placed, now_ms)
+        if isinstance(settled, Refused):
+            return settled
+        return [Appended(extent.base_offset, NO_TIMESTAMP, settled) for _, extent, _ in placed]
+
+    def _write(
+        self, data: Buffer, placed: Sequence[tuple[BatchHeader, Extent, Buffer]], now_ms: int
+    ) -> asyncio.Future[None] | Refused | None:
+        """Writes batches at the end of the log and applies them to the state."""
+        partition = self.partition
         try:
-            settled = self.log.append(data, (extent,), base_offset)
+            settled = self.log.append(
+                data, [extent for _, extent, _ in placed], partition.end_offset
+            )
             if self.log.last_base_offset != self._last_base_offset:
                 self._save_rolled()
-            ended = partition.apply(header, base_offset, data, now_ms)
-            if ended is not None and ended.is_aborted:
-                self.log.note_aborted(partition.aborted_span(ended))
+            for header, extent, batch in placed:
+                ended = partition.apply(header, extent.base_offset, batch, now_ms)
+                if ended is not None and ended.is_aborted:
+                    self.log.note_aborted(partition.aborted_span(ended))
         except StorageFullError as error:
             self.log_full(error)
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -191,10 +265,10 @@ class Shard:
             self.fail(error)
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         self._settle_later(partition.end_offset, len(data), settled)
-        self._unsaved_batches += 1
+        self._unsaved_batches += len(placed)
         if self._unsaved_batches >= SNAPSHOT_BATCHES:
             self._save_grown()
-        return Appended(base_offset, append_time_ms, settled)
+        return settled
 
     # Snapshots: the state of the producers at an offset. None lies above the high watermark: the snapshot of a fenced
     # leader would count once its successor has appended other batches up to there.
