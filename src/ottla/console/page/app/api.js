@@ -19,15 +19,12 @@ export const apiAddress = (path, query = {}) => {
 
 export const get = (path, query, signal) => request("GET", apiAddress(path, query), undefined, signal);
 
-// A change: POST, PUT, PATCH or DELETE. The header and the token show that the request is the page's own.
+// A change: POST, PUT, PATCH or DELETE. The token shows that the request is the page's own.
 export const change = (method, path, body, query) => request(method, apiAddress(path, query), body);
 
 async function request(method, address, body, signal) {
   const headers = { accept: "application/json" };
-  if (method !== "GET") {
-    headers["x-ottla-console"] = "1";
-    if (session.value?.token) headers["x-csrf-token"] = session.value.token;
-  }
+  if (method !== "GET" && session.value?.token) headers["x-csrf-token"] = session.value.token;
   if (body !== undefined) headers["content-type"] = "application/json";
   let response;
   try {
