@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks.bench_groups import find_peers
+from benchmarks.bench_groups import OPTIONS
 from benchmarks.comparison import DURATION, Row, say
 from benchmarks.frames import RefusedError, create_wide_topic
 from benchmarks.measure import Measurement
@@ -21,7 +21,7 @@ from benchmarks.offsets import (
     commit_frame,
     committed,
 )
-from benchmarks.peers import START_SECONDS, Peer
+from benchmarks.peers import START_SECONDS, FoundPeers, Peer, peers_with_one_process
 from benchmarks.run import run
 
 from ottla.client.raw import RawConnection
@@ -41,6 +41,11 @@ WITNESSES = list(
 )
 
 _filled: set[Path] = set()
+
+
+def find_peers() -> FoundPeers:
+    """Brokers of one process, whose coordinators are all asked on one connection."""
+    return peers_with_one_process(OPTIONS)
 
 
 def fill(peer: Peer) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.broker.coordination.peers import NoPeers, Peers
 from ottla.broker.loop.loop_share import LoopShare
@@ -56,6 +56,7 @@ class Cluster:
         self.ids = ids
         self.share = LoopShare(clock.monotonic_seconds)
         self.catalog = Catalog(store.catalog.entries())
+        store.catalog.follow(self._follow)
         self.nodes: dict[int, Member] = {}  # live ones, by rising id
         self._leadership = Leadership()
         self._producer_ids = range(0)
@@ -75,12 +76,11 @@ class Cluster:
         return self.store.cluster_id
 
     def commit(self, changes: Changes) -> None:
-        """Writes changes of the catalog, then applies them."""
+        """Writes changes of the catalog, which then follows them."""
         store = self.store.catalog
         store.commit(changes, store.revision)
-        self._follow(changes)
 
-    def _follow(self, changes: Changes) -> None:
+    def _follow(self, revision: int, changes: Mapping[str, Any]) -> None:
         """Applies changes that are committed, and lets leadership and nodes act on them.
 
         Whoever decided them does nothing more: a node that only learns of them acts in the same way.

@@ -9,7 +9,7 @@ import select
 import socket
 import struct
 import termios
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -61,7 +61,13 @@ ACCEPT_TURNS = 8
 class Server:
     """Listens for one node."""
 
-    def __init__(self, node: Node, listeners: Iterable[ListenerSettings]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        listeners: Iterable[ListenerSettings],
+        inherited: Mapping[str, Sequence[socket.socket]] | None = None,
+    ) -> None:
+        """`inherited` are sockets that were bound before, by the names of listeners."""
         self.node = node
         self.apis: Mapping[int, Api[Any, Any]] = SERVED
         self.api_counts: list[ApiCounts] = []
@@ -77,7 +83,11 @@ class Server:
         self._overrides_text = ""
         self._overrides: dict[str, int] = {}
         self._listeners = [
-            Listener(settings, node.options.config.of_listener(settings.name))
+            Listener(
+                settings,
+                node.options.config.of_listener(settings.name),
+                (inherited or {}).get(settings.name, ()),
+            )
             for settings in listeners
         ]
         self.logins = Logins(node, [listener.settings for listener in self._listeners])
