@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
@@ -38,7 +38,7 @@ FETCH_VERSION = 12  # the last one that names topics by name
 METADATA_VERSION = 9
 LIST_OFFSETS_VERSION = 5
 CREATE_TOPICS_VERSION = 5
-FIND_COORDINATOR_VERSION = 3
+FIND_COORDINATOR_VERSION = 4
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 DELETE_TOPICS_VERSION = 4
 CLIENT_ID = "bench"
@@ -154,10 +154,19 @@ def partitions_by_leader(
 
 def coordinator(bootstrap_server: str, key: str, key_type: int) -> str | None:
     """The address of the coordinator of a group or a transactional id; None if there is none yet."""
-    request = FindCoordinatorRequest(key=key, key_type=key_type)
+    return coordinators(bootstrap_server, [key], key_type).get(key)
+
+
+def coordinators(bootstrap_server: str, keys: Sequence[str], key_type: int) -> dict[str, str]:
+    """The addresses of the coordinators of those that have one."""
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
     with RawConnection(bootstrap_server) as connection:
         answer = connection.call(request, FindCoordinatorResponse, FIND_COORDINATOR_VERSION)
-    return f"{answer.host}:{answer.port}" if answer.error_code == ErrorCode.NONE else None
+    return {
+        found.key: f"{found.host}:{found.port}"
+        for found in answer.coordinators
+        if found.error_code == ErrorCode.NONE
+    }
 
 
 def create_wide_topic(bootstrap_server: str, topic: str, partition_count: int) -> None:

@@ -45,7 +45,7 @@ GROUPS = (
     # Groups have peers of their own, without the delay of first rebalances.
     Group("groups", [*bench_groups.ROWS, *bench_offset_commit.ROWS], bench_groups.find_peers),
     # And once more: a restart reads whatever was committed before.
-    Group("group-load", bench_group_load.ROWS, bench_group_load.find_peers),
+    Group("group-load", bench_group_load.ROWS, bench_groups.find_peers),
     Group(
         "transactions",
         [
