@@ -493,10 +493,12 @@ def test_ports_that_do_not_exist_are_refused() -> None:
 
 def test_one_node_takes_records_for_replicas_that_several_nodes_had(tmp_path: Path) -> None:
     """The default replication factor is 3 on three nodes; a single one has all that there is."""
-    with ottla.Broker(nodes=3, data_dir=tmp_path, default_replication_factor=3) as broker:
-        with RawConnection(broker.bootstrap_servers.split(",")[0]) as connection:
-            create(connection, "orders", config={"min.insync.replicas": "2"})
-            create(connection, "payments", config={"min.insync.replicas": "4"})
+    with (
+        ottla.Broker(nodes=3, data_dir=tmp_path, default_replication_factor=3) as broker,
+        RawConnection(broker.bootstrap_servers.split(",")[0]) as connection,
+    ):
+        create(connection, "orders", config={"min.insync.replicas": "2"})
+        create(connection, "payments", config={"min.insync.replicas": "4"})
     with (
         ottla.Broker(data_dir=tmp_path) as broker,
         RawConnection(broker.bootstrap_servers) as connection,
