@@ -113,12 +113,12 @@ def test_a_node_that_does_not_come_back_leads_nothing_and_nobody_takes_its_parti
                 else ErrorCode.ELECTION_NOT_NEEDED
             )
             assert error is expected
-        request = ElectLeadersRequest(
+        electing = ElectLeadersRequest(
             election_type=1,
             topic_partitions=[Elected(topic="orders", partitions=list(range(6)))],
             timeout_ms=1000,
         )
-        elected = await nodes.answer(nodes[1].call(request))
+        elected = await nodes.answer(nodes[1].call(electing))
         for old, result in zip(
             before, elected.replica_election_results[0].partition_result, strict=True
         ):
