@@ -77,7 +77,8 @@ class StagedAppends:
             data: Buffer = records
             append_time_ms, is_plain = NO_TIMESTAMP, True
         else:
-            prepared = prepare_within(records, shard.config, now_ms, version, AT_ONCE)
+            # A copy, because timestamps are written in place: the handler has to find a refused batch as it came.
+            prepared = prepare_within(bytearray(records), shard.config, now_ms, version, AT_ONCE)
             if not isinstance(prepared, Prepared):
                 return None
             data, header, append_time_ms = prepared
