@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Container, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.broker.cluster import Cluster
@@ -24,7 +24,7 @@ from ottla.core.catalog import (
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
-from ottla.ports import StorageError
+from ottla.ports import PartitionRef, StorageError
 
 logger = EventLog(__name__)
 
@@ -373,14 +373,25 @@ class Topics:
 
 def adopt_topics(cluster: Cluster) -> None:
     """Takes over the partitions of a folder without a catalog: Apache Kafka's, or ours that lost its journal."""
-    if cluster.store.catalog.entries():
-        return
-    adopted = cluster.catalog.adopt(cluster.store.partitions(), cluster.clock.now_ms())
+    if not cluster.store.catalog.entries():
+        adopt_partitions(
+            cluster.catalog, cluster.store.partitions(), cluster.clock.now_ms(), cluster.commit
+        )
+
+
+def adopt_partitions(
+    catalog: Catalog,
+    partitions: Sequence[PartitionRef],
+    now_ms: int,
+    commit: Callable[[Changes], object],
+) -> None:
+    """As `adopt_topics`, for a catalog without entries."""
+    adopted = catalog.adopt(partitions, now_ms)
     for problem in adopted.problems:
         logger.error("topic_not_adopted", "not taken over: %(reason)s", reason=problem)
     if not adopted.changes:
         return
-    cluster.commit(adopted.changes)
+    commit(adopted.changes)
     for topic in adopted.topics:
         logger.warning(
             "topic_adopted",

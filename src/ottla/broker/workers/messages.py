@@ -29,20 +29,17 @@ class WorkerState:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The first message: what the worker serves, and the state of the cluster.
+    """The first message: what the worker serves.
 
-    File descriptors: the lock of the data folder, then the sockets of the worker's listeners, in the order of
-    `listeners`, which names a listener for each socket.
+    File descriptors: the lock of the data folder, then a socket for each entry of `listeners`, the names of listeners.
     """
 
-    node_id: int
     worker: int
     data_dir: str
     options: Mapping[str, str]
     listeners: Sequence[str]
     log_format: str
     log_level: str
-    cluster: Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +160,10 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why the worker cannot serve, in words for the user; it ends."""
+    """Why the worker cannot serve, in words for the user, and whether an option has to be changed; it ends."""
 
     reason: str
+    is_misconfigured: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from ottla.broker.workers.messages import (
     Stopped,
     WorkerState,
 )
+from ottla.errors import ConfigError, OttlaError
 from ottla.events import EventLog
 from ottla.ports import CatalogConflictError, JsonValue, StorageError
 
@@ -82,6 +83,11 @@ class WorkerChannel:
         """End the channel; the supervisor takes that for the end of the worker."""
         self._channel.close()
         self._give_up()
+
+    def stop(self) -> None:
+        """The worker shall stop."""
+        if not self.stopping.done():
+            self.stopping.set_result(None)
 
     # -- connections between workers
 
@@ -161,9 +167,9 @@ class WorkerChannel:
             self._channel.send(Alive())
             self._loop.call_later(ALIVE_SECONDS, self._say_alive)
 
-    def failed(self, reason: str) -> None:
+    def failed(self, error: OttlaError | OSError) -> None:
         """The worker cannot serve, and ends."""
-        self._channel.send(Failed(reason))
+        self._channel.send(Failed(str(error), isinstance(error, ConfigError)))
 
     def send_epochs(self, epochs: JsonValue) -> None:
         """Tells the other workers of the epochs of this one's store; one that starts later is told the last of them."""
@@ -215,8 +221,7 @@ class WorkerChannel:
                 self._answering.add(task)
                 task.add_done_callback(self._answering.discard)
             case Stopped():
-                if not self.stopping.done():
-                    self.stopping.set_result(None)
+                self.stop()
             case _:
                 raise AssertionError(f"a worker gets no {type(message).__name__}")
 
