@@ -351,8 +351,7 @@ def _identity(shard: Shard) -> tuple[TopicPartition, UUID]:
 
 
 def _in_sync_count(node: Node, topic: str, partition: int) -> int:
-    cluster = node.cluster
-    return len(cluster.place(cluster.catalog.topics[topic], partition).in_sync)
+    return node.cluster.in_sync_count(node.cluster.catalog.topics[topic], partition)
 
 
 # librdkafka takes a broker that does not advertise Produce v0 for one without any Produce (KAFKA-18659).

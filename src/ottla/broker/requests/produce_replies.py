@@ -68,7 +68,7 @@ def reply_to(
         return NO_REPLY
     if unsettled:
         return _when_durable(unsettled, response, partial(_name_leaders, node, response, caller))
-    if len(node.cluster.nodes) > 1:
+    if not node.cluster.leads_everything:
         _name_leaders(node, response, caller)
     return response
 
