@@ -11,7 +11,7 @@ import itertools
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -21,6 +21,7 @@ from ottla.broker.network.listener import are_on_loopback, authenticates
 from ottla.broker.security.first_users import set_passwords
 from ottla.broker.topics import adopt_partitions
 from ottla.broker.workers.catalog_commits import CatalogCommits
+from ottla.broker.workers.child_processes import ChildProcesses
 from ottla.broker.workers.messages import (
     Accepted,
     Alive,
@@ -52,7 +53,8 @@ from ottla.broker.workers.worker_sockets import (
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import ListenerSettings, following_ports
 from ottla.core.catalog import Catalog, Changes
-from ottla.errors import ConfigError, OttlaError
+from ottla.core.leadership import Owners
+from ottla.errors import IllegalStateError, OttlaError
 from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import JsonValue
@@ -96,6 +98,7 @@ class _Worker:
         self.endpoints = endpoints
         self.process: WorkerProcess | None = None
         self.is_live = False
+        self.serves = asyncio.Event()  # set while it is live
         self.failure: OttlaError | None = None
         """What the process says of why it cannot serve."""
         self.heard_at = 0.0
@@ -113,15 +116,25 @@ class _Worker:
 class Supervisor:
     """Several workers over one data folder, until it is stopped; used on the main thread's loop."""
 
-    def __init__(self, settings: SupervisorSettings, *, hang_seconds: float = HANG_SECONDS) -> None:
+    def __init__(
+        self,
+        settings: SupervisorSettings,
+        children: ChildProcesses,
+        *,
+        hang_seconds: float = HANG_SECONDS,
+    ) -> None:
         self._settings = settings
+        self._children = children
         self._hang_seconds = hang_seconds
         self._workers: dict[int, _Worker] = {}  # by node id
         self._stopping = asyncio.Event()
         self._numbers = itertools.count(1)
         self._questions: dict[int, tuple[_Worker, asyncio.Future[JsonValue]]] = {}
         self._watch: asyncio.Task[None] | None = None
+        self.members_changed: Callable[[], None] = lambda: None
+        """Called whenever a worker is live, or not live any more."""
         self._folder: SupervisedFolder
+        self._owners: Owners
         self._sockets: WorkerSockets
         self._commits: CatalogCommits
         self.topic_count = self.partition_count = 0
@@ -191,14 +204,27 @@ class Supervisor:
             now_ms = SystemClock().now_ms()
             adopt_partitions(catalog, self._folder.partitions(), now_ms, commit)
         set_passwords(catalog, self._settings.users, commit)
-        self._folder.move_partitions(self._settings.worker_count, self._owner_of)
+        count = self._settings.worker_count
+        self._owners = Owners(map(self._node_id, range(1, count + 1)))
+
+        def number_of_owner(topic: str, partition: int) -> int:
+            known = catalog.topics.get(topic)
+            assignments = () if known is None else known.assignments
+            return self._number_of(self._owners.owner_of(topic, partition, assignments))
+
+        self._folder.move_partitions(count, number_of_owner)
         self.topic_count = len(catalog.topics)
         self.partition_count = sum(each.partition_count for each in catalog.topics.values())
 
-    def _owner_of(self, topic: str, partition: int) -> int:
-        import zlib
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The node that leads a partition."""
+        found = Catalog(self._folder.catalog.entries()).topics.get(topic)
+        if found is None or not 0 <= partition < found.partition_count:
+            raise OttlaError(f"there is no partition {topic}-{partition}")
+        return self._owners.owner_of(topic, partition, found.assignments)
 
-        return (zlib.crc32(topic.encode()) + partition) % self._settings.worker_count + 1
+    def _number_of(self, node_id: int) -> int:
+        return node_id - self._settings.config.node_id + 1
 
     def _node_id(self, number: int) -> int:
         return self._settings.config.node_id + number - 1
@@ -275,7 +301,7 @@ class Supervisor:
     async def _run_once(self, worker: _Worker) -> str:
         """One process, until it has ended; returns why it did, "" after a clean stop."""
         worker.failure = None
-        process = await start_worker_process(partial(self._take, worker))
+        process = await start_worker_process(self._children, partial(self._take, worker))
         worker.process = process
         worker.heard_at = time.monotonic()
         try:
@@ -333,6 +359,7 @@ class Supervisor:
                 del self._questions[number]
         if worker.is_live:
             worker.is_live = False
+            worker.serves.clear()
             self._push_members()
 
     async def _watch_workers(self) -> None:
@@ -359,6 +386,7 @@ class Supervisor:
 
     def _push_members(self) -> None:
         self._send_to_all(MembersChanged(self._states()))
+        self.members_changed()
 
     def _send_to_all(self, message: Message, besides: _Worker | None = None) -> None:
         for worker in self._workers.values():
@@ -382,8 +410,7 @@ class Supervisor:
             case Ready():
                 self._serves(worker)
             case Failed():
-                kind = ConfigError if message.is_misconfigured else OttlaError
-                worker.failure = kind(message.reason)
+                worker.failure = message.error()
             case Answered():
                 asked = self._questions.pop(message.number, None)
                 if asked is not None and not asked[1].done():
@@ -393,11 +420,17 @@ class Supervisor:
 
     def _serves(self, worker: _Worker) -> None:
         worker.is_live = True
+        worker.serves.set()
         self._commits.serves(worker.node_id)
         self._push_members()
-        if worker.has_served.done():
-            logger.info("worker_started", "node %(node)d serves again", node=worker.node_id)
-        else:
+        assert worker.process is not None
+        logger.info(
+            "worker_started",
+            "node %(node)d serves, as process %(pid)d",
+            node=worker.node_id,
+            pid=worker.process.pid,
+        )
+        if not worker.has_served.done():
             worker.has_served.set_result(None)
 
     def _connect_workers(self, worker: _Worker, message: Connect) -> None:
@@ -429,6 +462,36 @@ class Supervisor:
         return ours
 
     # -- what others ask
+
+    async def kill(self, node_id: int) -> None:
+        """Ends a worker as kill -9 does, and returns when its process has ended; it is started again at once."""
+        worker = self._worker(node_id)
+        process = worker.process
+        if process is None or not worker.is_live:
+            raise IllegalStateError(f"node {node_id} is not running")
+        process.kill("kill_node() was called")
+        await process.has_ended.wait()
+
+    async def wait_for(self, node_id: int) -> None:
+        """Returns when a worker serves."""
+        await self._worker(node_id).serves.wait()
+
+    def _worker(self, node_id: int) -> _Worker:
+        worker = self._workers.get(node_id)
+        if worker is None:
+            known = ", ".join(map(str, self._workers))
+            raise OttlaError(f"there is no node {node_id}: the nodes are {known}")
+        return worker
+
+    async def set_passwords(self, passwords: Mapping[str, str]) -> None:
+        """Gives users their passwords; every live worker knows them then."""
+        stored = self._folder.catalog
+        set_passwords(
+            Catalog(stored.entries()),
+            passwords,
+            lambda changes: self._commits.write(changes, stored.revision),
+        )
+        await self._commits.applied_by_all()
 
     async def ask(
         self, node_id: int, kind: str, question: JsonValue = None, seconds: float = ASK_SECONDS
