@@ -30,10 +30,14 @@ class MalformedMessageError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """What every worker knows of another, and of itself: the addresses by the names of listeners."""
+    """What every worker knows of another, and of itself.
+
+    Its addresses are by the names of listeners, as are those that clients get instead, where they are advertised.
+    """
 
     node_id: int
     endpoints: Mapping[str, Endpoint]
+    advertised: Mapping[str, Endpoint]
     is_live: bool
 
 
@@ -296,7 +300,12 @@ def decode_message(data: bytes) -> tuple[Message, int]:
 
 
 def _worker_state(values: Mapping[str, Any]) -> WorkerState:
-    return WorkerState(values["node_id"], _endpoints(values["endpoints"]), values["is_live"])
+    return WorkerState(
+        node_id=values["node_id"],
+        endpoints=_endpoints(values["endpoints"]),
+        advertised=_endpoints(values["advertised"]),
+        is_live=values["is_live"],
+    )
 
 
 def _endpoints(values: Mapping[str, Any]) -> dict[str, Endpoint]:

@@ -51,7 +51,7 @@ from ottla.broker.workers.worker_sockets import (
     own_endpoint,
 )
 from ottla.config.broker import BrokerConfig
-from ottla.config.listeners import ListenerSettings, following_ports
+from ottla.config.listeners import ListenerSettings
 from ottla.core.catalog import Catalog, Changes
 from ottla.core.leadership import Owners
 from ottla.errors import IllegalStateError, OttlaError
@@ -92,10 +92,17 @@ class SupervisorSettings:
 class _Worker:
     """A worker, through all of its processes."""
 
-    def __init__(self, number: int, node_id: int, endpoints: Mapping[str, Endpoint]) -> None:
+    def __init__(
+        self,
+        number: int,
+        node_id: int,
+        endpoints: Mapping[str, Endpoint],
+        advertised: Mapping[str, Endpoint],
+    ) -> None:
         self.number = number
         self.node_id = node_id
         self.endpoints = endpoints
+        self.advertised = advertised
         self.process: WorkerProcess | None = None
         self.is_live = False
         self.serves = asyncio.Event()  # set while it is live
@@ -110,7 +117,7 @@ class _Worker:
 
     @property
     def state(self) -> WorkerState:
-        return WorkerState(self.node_id, self.endpoints, self.is_live)
+        return WorkerState(self.node_id, self.endpoints, self.advertised, self.is_live)
 
 
 class Supervisor:
@@ -184,7 +191,12 @@ class Supervisor:
         for number in range(1, count + 1):
             node_id = self._node_id(number)
             endpoints = self._sockets.own[number].endpoints
-            self._workers[node_id] = _Worker(number, node_id, endpoints)
+            advertised = {
+                each.name: own_endpoint(each.advertised, number)
+                for each in listeners
+                if each.advertised is not None
+            }
+            self._workers[node_id] = _Worker(number, node_id, endpoints, advertised)
 
     def _open_folder(self) -> None:
         settings = self._settings
@@ -337,18 +349,10 @@ class Supervisor:
 
     def _options_of(self, worker: _Worker) -> dict[str, str]:
         """The options of a worker: the common ones, with the id and the addresses that are its own."""
-        config = self._settings.config
-        own = {
-            "node.id": str(worker.node_id),
-            "listeners": ",".join(
-                f"{name}://{endpoint}" for name, endpoint in worker.endpoints.items()
-            ),
-        }
-        if config.advertised_listeners:
-            own["advertised.listeners"] = ",".join(
-                following_ports(config.advertised_listeners, worker.number)
-            )
-        return {**config.texts(), **own}
+        own = {"node.id": str(worker.node_id), "listeners": _listeners_text(worker.endpoints)}
+        if worker.advertised:
+            own["advertised.listeners"] = _listeners_text(worker.advertised)
+        return {**self._settings.config.texts(), **own}
 
     def _lost(self, worker: _Worker) -> None:
         """A worker's process has ended."""
@@ -538,10 +542,8 @@ class Supervisor:
 
     def addresses_for_clients(self, listener: ListenerSettings) -> list[Endpoint]:
         """Where clients of a listener find the workers."""
-        first = listener.advertised
-        if first is not None:
-            return [own_endpoint(first, each.number) for each in self._workers.values()]
-        return [each.endpoints[listener.name] for each in self._workers.values()]
+        name = listener.name
+        return [each.advertised.get(name, each.endpoints[name]) for each in self._workers.values()]
 
     @property
     def members(self) -> Mapping[int, WorkerState]:
@@ -552,3 +554,8 @@ class Supervisor:
         """The process that is a worker now."""
         process = self._workers[node_id].process
         return None if process is None else process.pid
+
+
+def _listeners_text(endpoints: Mapping[str, Endpoint]) -> str:
+    """As the options `listeners` and `advertised.listeners` have it."""
+    return ",".join(f"{name}://{endpoint}" for name, endpoint in endpoints.items())
