@@ -67,9 +67,10 @@ HANG_SECONDS: Final = 10.0
 CHECK_SECONDS: Final = 0.5
 STOP_SECONDS: Final = 60.0
 ASK_SECONDS: Final = 2.0
-# A worker that ran for so long was well: it is started again at once, and others after a pause that doubles.
+# A worker that ran for so long was well. One that was not is started again after a pause, which doubles, from the
+# second time on.
 STEADY_SECONDS: Final = 10.0
-FIRST_PAUSE_SECONDS: Final = 0.5
+FIRST_PAUSE_SECONDS: Final = 0.25
 MAX_PAUSE_SECONDS: Final = 30.0
 
 
@@ -274,7 +275,7 @@ class Supervisor:
 
     async def _run(self, worker: _Worker) -> None:
         """Keeps a worker running until the stop."""
-        pause = 0.0
+        deaths = 0  # in a row, each soon after a start
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
@@ -292,11 +293,15 @@ class Supervisor:
                     )
                 )
                 return
-            is_steady = time.monotonic() - began >= STEADY_SECONDS
-            pause = 0.0 if is_steady else min(2 * pause or FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
+            if time.monotonic() - began >= STEADY_SECONDS:
+                deaths = 0
+            pause = (
+                min(FIRST_PAUSE_SECONDS * 2 ** (deaths - 1), MAX_PAUSE_SECONDS) if deaths else 0.0
+            )
+            deaths += 1
             logger.warning(
                 "worker_ended",
-                "node %(node)d has ended, and is started again after %(seconds).1f s: %(reason)s",
+                "node %(node)d has ended, and is started again after %(seconds).2f s: %(reason)s",
                 node=worker.node_id,
                 seconds=pause,
                 reason=str(worker.failure or reason or "it was stopped"),
