@@ -19,6 +19,7 @@ KERNELS = (
     "records._client_kernel",
     "records._offset_kernel",
     "wire._columns_kernel",
+    "wire._produce_kernel",
 )
 
 

@@ -16,7 +16,7 @@ from ottla.broker.crashpoints import CrashPoint, reach
 from ottla.broker.partitions.replay import Replay
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
-from ottla.core.append import NO_TIMESTAMP, Prepared
+from ottla.core.append import NO_TIMESTAMP, Prepared, plain_limits
 from ottla.core.fetch import aborted_in
 from ottla.core.outcomes import Refused
 from ottla.core.producer_snapshot import SnapshotDraft
@@ -29,6 +29,7 @@ from ottla.ports.futures import after
 from ottla.records import batch as batches
 from ottla.records.batch import BatchHeader
 from ottla.records.control import MarkerType, build_marker_batch
+from ottla.records.kernel import join_batches
 
 logger = EventLog(__name__)
 
@@ -101,9 +102,11 @@ class Shard:
         self._discard = discard
         self._draft: Draft | None = None
         self._unsettled: deque[tuple[int, int, asyncio.Future[None] | None]] = deque()
+        self.plain_limits = plain_limits(config)
 
     def configure(self, config: TopicConfig) -> None:
         self.config = config
+        self.plain_limits = plain_limits(config)
         self.log.configure(config)
 
     def append(
@@ -204,6 +207,22 @@ class Shard:
         """Appends a batch of the broker's own, which needs no checks."""
         return self._append(data, batches.read_header(data, 0), NO_TIMESTAMP, now_ms)
 
+    def append_together(
+        self, decided: list[Buffer], headers: list[BatchHeader], now_ms: int
+    ) -> Appended | Refused:
+        """Appends clients' batches that were decided about, all or none of them, in one write."""
+        is_transactional = any(header.is_transactional for header in headers)
+        if is_transactional:
+            reach(CrashPoint.BEFORE_TRANSACTIONAL_APPEND)
+        partition = self.partition
+        data, extents = join_batches(
+            Extent, decided, headers, partition.end_offset, partition.leader_epoch
+        )
+        appended = self._write(data, decided, headers, extents, NO_TIMESTAMP, now_ms)
+        if is_transactional:
+            reach(CrashPoint.AFTER_TRANSACTIONAL_APPEND)
+        return appended
+
     def _append(
         self, data: Buffer, header: BatchHeader, append_time_ms: int, now_ms: int
     ) -> Appended | Refused:
@@ -216,46 +235,38 @@ class Shard:
         extent = Extent(
             base_offset, base_offset + header.last_offset_delta, header.max_timestamp, len(data)
         )
-        settled = self._write(data, ((header, extent, data),), now_ms)
-        if isinstance(settled, Refused):
-            return settled
-        return Appended(base_offset, append_time_ms, settled)
+        return self._write(data, (data,), (header,), (extent,), append_time_ms, now_ms)
 
     def _append_all(self, datas: list[bytes], now_ms: int) -> list[Appended] | Refused:
         """Appends batches of the broker's own, all or none of them, in one write."""
         partition = self.partition
-        whole = bytearray()
-        placed: list[tuple[BatchHeader, Extent, Buffer]] = []
-        base_offset = partition.end_offset
-        for data in datas:
-            header = batches.read_header(data, 0)
-            position = len(whole)
-            whole += data
-            batches.stamp(
-                whole, position, base_offset=base_offset, leader_epoch=partition.leader_epoch
-            )
-            last_offset = base_offset + header.last_offset_delta
-            extent = Extent(base_offset, last_offset, header.max_timestamp, len(data))
-            placed.append((header, extent, data))
-            base_offset = last_offset + 1
-        settled = self._write(whole, placed, now_ms)
-        if isinstance(settled, Refused):
-            return settled
-        return [Appended(extent.base_offset, NO_TIMESTAMP, settled) for _, extent, _ in placed]
+        headers = [batches.read_header(data, 0) for data in datas]
+        joined, extents = join_batches(
+            Extent, datas, headers, partition.end_offset, partition.leader_epoch
+        )
+        appended = self._write(joined, datas, headers, extents, NO_TIMESTAMP, now_ms)
+        if isinstance(appended, Refused):
+            return appended
+        return [appended._replace(base_offset=extent.base_offset) for extent in extents]
 
     def _write(
-        self, data: Buffer, placed: Sequence[tuple[BatchHeader, Extent, Buffer]], now_ms: int
-    ) -> asyncio.Future[None] | Refused | None:
-        """Writes batches at the end of the log and applies them to the state."""
+        self,
+        data: Buffer,
+        parts: Sequence[Buffer],
+        headers: Sequence[BatchHeader],
+        extents: Sequence[Extent],
+        append_time_ms: int,
+        now_ms: int,
+    ) -> Appended | Refused:
+        """Writes batches, joined in `data`, at the end of the log, and applies each part to the state."""
         partition = self.partition
+        base_offset = partition.end_offset
         try:
-            settled = self.log.append(
-                data, [extent for _, extent, _ in placed], partition.end_offset
-            )
+            settled = self.log.append(data, extents, base_offset)
             if self.log.last_base_offset != self._last_base_offset:
                 self._save_rolled()
-            for header, extent, batch in placed:
-                ended = partition.apply(header, extent.base_offset, batch, now_ms)
+            for part, header, extent in zip(parts, headers, extents, strict=True):
+                ended = partition.apply(header, extent.base_offset, part, now_ms)
                 if ended is not None and ended.is_aborted:
                     self.log.note_aborted(partition.aborted_span(ended))
         except StorageFullError as error:
@@ -265,10 +276,10 @@ class Shard:
             self.fail(error)
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         self._settle_later(partition.end_offset, len(data), settled)
-        self._unsaved_batches += len(placed)
+        self._unsaved_batches += len(extents)
         if self._unsaved_batches >= SNAPSHOT_BATCHES:
             self._save_grown()
-        return settled
+        return Appended(base_offset, append_time_ms, settled)
 
     # Snapshots: the state of the producers at an offset. None lies above the high watermark: the snapshot of a fenced
     # leader would count once its successor has appended other batches up to there.
