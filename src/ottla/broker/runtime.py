@@ -246,6 +246,9 @@ class RunningBroker:
             await self._bind(node_id)
         for server in self.servers.values():
             self.cluster.join(server.node)
+        if self.cluster.has_owners:
+            # No coordinator has to wait for the first block.
+            await settled(self.cluster.producer_ids.reserve())
         for server in self.servers.values():
             server.node.partitions.find_offline()
             await server.serve()

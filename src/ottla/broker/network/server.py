@@ -231,7 +231,7 @@ class Server:
     async def _tick_store(self) -> None:
         cluster = self.node.cluster
         self.node.tick()
-        if cluster.controller_id == self.node.node_id:  # there is one store for all nodes
+        if cluster.is_first_here(self.node.node_id):  # nodes of one process have one store
             cluster.store.tick(monotonic_ms(cluster.clock))
             await cluster.deletion.finish()
 
