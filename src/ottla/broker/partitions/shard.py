@@ -148,6 +148,7 @@ class Shard:
         )
         reach(CrashPoint.BEFORE_MARKER_APPEND)
         appended = self.append_own(data, now_ms)
+        partition.producers.end_verifications(producer_id, producer_epoch, version)
         reach(CrashPoint.AFTER_MARKER_APPEND)
         return appended
 
