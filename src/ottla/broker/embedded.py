@@ -165,7 +165,7 @@ class Broker:
         )
         self._settings.validate()
         self._worker_count = workers
-        if workers != 1:
+        if workers != 1 or type(workers) is not int:
             self._check_workers()
         self._workers: EmbeddedSupervisor | None = None
         self._data_dir = None if data_dir is None else os.fspath(data_dir)

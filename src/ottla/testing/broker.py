@@ -74,6 +74,7 @@ class Broker(EmbeddedBroker, Inspection):
         listen: str | None = None,
         advertise: str | None = None,
         nodes: int = 1,
+        workers: int = 1,
         metrics: str | None = None,
         metrics_certificate: str | os.PathLike[str] | None = None,
         metrics_login: str | os.PathLike[str] | None = None,
@@ -86,6 +87,11 @@ class Broker(EmbeddedBroker, Inspection):
         security: str | Security | None = None,
         **keywords: Unpack[BrokerOptions],
     ) -> None:
+        if workers != 1:
+            raise ConfigError(
+                "faults, the clock and the request log are for nodes in this process: use ottla.Broker(workers=…), "
+                "or nodes="
+            )
         release = None if as_version is None else KafkaRelease(as_version)
         super().__init__(
             options,

@@ -58,6 +58,7 @@ from ottla.errors import IllegalStateError, OttlaError
 from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import JsonValue
+from ottla.ports.errors import InUseError
 from ottla.storage.local.supervised_folder import SupervisedFolder, open_supervised_folder
 
 logger = EventLog(__name__)
@@ -65,6 +66,9 @@ logger = EventLog(__name__)
 # A worker whose loop has said nothing for so long is killed.
 HANG_SECONDS: Final = 10.0
 CHECK_SECONDS: Final = 0.5
+# Workers of a supervisor that was killed, which hold its locks, end a moment later.
+DYING_SECONDS: Final = 1.0
+DYING_CHECK_SECONDS: Final = 0.02
 STOP_SECONDS: Final = 60.0
 ASK_SECONDS: Final = 2.0
 # A worker that ran for so long was well. One that was not is started again after a pause, which doubles, from the
@@ -171,12 +175,12 @@ class Supervisor:
         if not os.path.exists(settings.data_dir):
             self._sockets = await bind_workers(listeners, count)
             try:
-                self._open_folder()
+                await self._open_folder()
             except BaseException:
                 self._sockets.close()
                 raise
         else:
-            self._open_folder()
+            await self._open_folder()
             try:
                 self._sockets = await bind_workers(listeners, count)
             except BaseException:
@@ -199,9 +203,20 @@ class Supervisor:
             }
             self._workers[node_id] = _Worker(number, node_id, endpoints, advertised)
 
-    def _open_folder(self) -> None:
+    async def _open_folder(self) -> None:
         settings = self._settings
-        self._folder = open_supervised_folder(settings.data_dir, node_id=settings.config.node_id)
+        deadline = time.monotonic() + DYING_SECONDS
+        while True:
+            try:
+                self._folder = open_supervised_folder(
+                    settings.data_dir, node_id=settings.config.node_id
+                )
+            except InUseError:
+                if time.monotonic() >= deadline:
+                    raise
+                await asyncio.sleep(DYING_CHECK_SECONDS)
+            else:
+                return
 
     def _prepare(self) -> None:
         """What is done once, before there are workers: topics of a foreign folder, users, partitions that move."""

@@ -59,10 +59,10 @@ async def start_worker(
     broker = None
     try:
         cluster = Cluster(store, clock, SystemIds(), Owners(channel.members))
-        _follow_others(channel, cluster, config.node_id)
         cluster.deletion.finish_at_once()
         broker = RunningBroker(settings, cluster, Instruments(clock=clock), inherited=inherited)
-        _link_nodes(config.node_id, broker, channel)
+        peers = _link_nodes(config.node_id, broker, channel)
+        _follow_others(config.node_id, cluster, peers, channel)
         await broker.start_all()
     except BaseException:
         if broker is not None:
@@ -72,7 +72,9 @@ async def start_worker(
     return broker
 
 
-def _follow_others(channel: WorkerChannel, cluster: Cluster, node_id: int) -> None:
+def _follow_others(
+    own_id: int, cluster: Cluster, peers: NetworkPeers, channel: WorkerChannel
+) -> None:
     """Lets the cluster know the other workers and the epochs of their partitions, and them its own."""
     epochs = cluster.leader_epochs
     assert epochs is not None
@@ -81,8 +83,11 @@ def _follow_others(channel: WorkerChannel, cluster: Cluster, node_id: int) -> No
         cluster.members.register(
             BrokerRegistration(each.node_id, each.endpoints, each.advertised, each.is_live)
             for each in channel.members.values()
-            if each.node_id != node_id
+            if each.node_id != own_id
         )
+        for each in channel.members.values():
+            if each.is_live:
+                peers.try_again(each.node_id)
 
     def note_epochs(other: int) -> None:
         epochs.told(other, channel.epochs[other])
@@ -96,7 +101,7 @@ def _follow_others(channel: WorkerChannel, cluster: Cluster, node_id: int) -> No
     channel.send_epochs(epochs.own)
 
 
-def _link_nodes(own_id: int, broker: RunningBroker, channel: WorkerChannel) -> None:
+def _link_nodes(own_id: int, broker: RunningBroker, channel: WorkerChannel) -> NetworkPeers:
     """The other workers are reached over sockets that the supervisor hands over, and reach this one likewise."""
     cluster = broker.cluster
 
@@ -109,14 +114,6 @@ def _link_nodes(own_id: int, broker: RunningBroker, channel: WorkerChannel) -> N
     peers = NetworkPeers(own_id, cluster.peers, connect)
     cluster.peers = peers
     channel.on_accept(PEERS, accept)
-    follow = channel.members_changed
-
-    def members_changed() -> None:
-        follow()
-        for each in channel.members.values():
-            if each.is_live:
-                peers.try_again(each.node_id)
-
-    channel.members_changed = members_changed
     # All workers stop together: none needs to be told of the others' end.
     channel.stopping.add_done_callback(lambda _: peers.close())
+    return peers
