@@ -446,6 +446,7 @@ async def _start(settings: BrokerSettings) -> RunningBroker:
         "%(topics)d topic(s), ready in %(seconds).3f s",
         version=VERSION,
         node=settings.config.node_id,
+        workers=1,
         cluster=broker.cluster.cluster_id,
         listen=str(broker.endpoint),
         data="memory" if settings.data_dir is None else settings.data_dir,

@@ -74,7 +74,6 @@ class Broker(EmbeddedBroker, Inspection):
         listen: str | None = None,
         advertise: str | None = None,
         nodes: int = 1,
-        workers: int = 1,
         metrics: str | None = None,
         metrics_certificate: str | os.PathLike[str] | None = None,
         metrics_login: str | os.PathLike[str] | None = None,
@@ -87,11 +86,6 @@ class Broker(EmbeddedBroker, Inspection):
         security: str | Security | None = None,
         **keywords: Unpack[BrokerOptions],
     ) -> None:
-        if workers != 1:
-            raise ConfigError(
-                "faults, the clock and the request log are for nodes in this process: use ottla.Broker(workers=…), "
-                "or nodes="
-            )
         release = None if as_version is None else KafkaRelease(as_version)
         super().__init__(
             options,
@@ -138,6 +132,11 @@ class Broker(EmbeddedBroker, Inspection):
         self._reserved: list[socket.socket] = []
         self._pause: _Pause | None = None
         BROKERS.add(self)
+
+    def _check_workers(self) -> None:
+        raise ConfigError(
+            "faults and the clock need nodes in this process: give nodes=, or use ottla.Broker(workers=…)"
+        )
 
     def _start_broker(self, settings: BrokerSettings) -> Coroutine[Any, Any, RunningBroker]:
         return start_broker(settings, self._instruments)

@@ -10,11 +10,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.broker.workers.serving_workers import WAIT_SECONDS, ask_versions, wait_until_gone
 
 import ottla
+import ottla.testing
 from ottla import Admin, Consumer, Producer
 from ottla.admin import NewTopic
 from ottla.errors import ConfigError, IllegalStateError, OttlaError
@@ -160,6 +162,12 @@ def test_an_error_of_the_start_is_an_error_here(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused(options: dict[str, object], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         ottla.Broker(**options)  # type: ignore[arg-type]
+
+
+def test_brokers_for_tests_have_their_nodes_in_the_process() -> None:
+    options: dict[str, Any] = {"workers": 2}
+    with pytest.raises(ConfigError, match=r"need nodes in this process: give nodes="):
+        ottla.testing.Broker(**options)
 
 
 def test_users_can_be_added_while_it_runs() -> None:

@@ -30,7 +30,7 @@ from ottla.storage.local.folder import layout
 def test_it_starts_serves_at_every_port_and_stops_cleanly(tmp_path: Path) -> None:
     with serving_workers(tmp_path, 2) as broker:
         started = broker.wait_for("broker_started")
-        assert (started["nodes"], started["listen"]) == ("1, 2", broker.address)
+        assert (started["workers"], started["listen"]) == (2, broker.address)
         for address in (broker.address, *broker.addresses().values()):
             assert ask_versions(address)
         pids = [broker.pid_of(1), broker.pid_of(2)]
