@@ -126,7 +126,7 @@ def test_a_marker_in_between_ends_the_guard() -> None:
     assert log.partition.producers.first_open_offset is None
 
 
-def test_a_marker_that_comes_after_the_question_of_the_next_transaction_leaves_it_its_guard() -> None:
+def test_a_marker_leaves_the_next_transaction_its_guard() -> None:
     """Node 1 leads, node 2 coordinates, and their requests cross.
 
     The producer ends a transaction of epoch 0 and begins the next one, of epoch 1. Node 1 asks node 2 about it. The
