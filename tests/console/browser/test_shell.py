@@ -33,6 +33,7 @@ VIEWS = {
     "/apps": "Apps and dead letters",
     "/pipelines": "Pipelines",
     "/broker": "Broker",
+    "/json-api": "JSON API",
 }
 
 
