@@ -21,6 +21,7 @@ import ottla
 from ottla.admin import NewTopic
 
 START_SECONDS = 120
+STOP_SECONDS = 60
 CREATED_AT_ONCE = 500
 BUSY_TOPICS = 20
 ANSWERS = 30
@@ -50,8 +51,9 @@ class Measured:
     """From the start of the process until it serves."""
     first_view_s: float = 0
     """The first answer of the overview, asked as soon as it serves."""
-    first_view_cpu_s: float = 0
-    """What console and broker computed for it: the time that a machine without other work takes, or less."""
+    first_view_console_s: float = 0
+    """What the console computed for it, and the broker: together less than the time that an idle machine takes."""
+    first_view_broker_s: float = 0
     all_told_s: float = 0
     """Until every part was told once."""
     answers_ms: dict[str, float] = field(default_factory=dict)
@@ -88,7 +90,9 @@ class Program:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(30)
+        self._process.wait(STOP_SECONDS)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 @contextmanager
@@ -117,10 +121,12 @@ def measure(topics: int, partitions: int, seconds: float) -> Measured:
         url = console.line("console at ")
         found.ready_s = time.monotonic() - began
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
-            began, used = time.monotonic(), cpu_seconds(console.pid) + cpu_seconds(broker.pid)
+            began = time.monotonic()
+            used, broker_used = cpu_seconds(console.pid), cpu_seconds(broker.pid)
             answer = http.get("/api/overview")
             found.first_view_s = time.monotonic() - began
-            found.first_view_cpu_s = cpu_seconds(console.pid) + cpu_seconds(broker.pid) - used
+            found.first_view_console_s = round(cpu_seconds(console.pid) - used, 3)
+            found.first_view_broker_s = round(cpu_seconds(broker.pid) - broker_used, 3)
             assert answer.status_code == 200, answer.text
             assert answer.json()["totals"]["topic_count"] >= topics
             with _browsers(url, 1):
@@ -246,7 +252,10 @@ def _look(
 ) -> Looking:
     console, broker = pids
     with _browsers(url, browsers) as snapshots:
-        time.sleep(2)
+        deadline = time.monotonic() + START_SECONDS
+        while browsers and not all(snapshots):
+            in_time(deadline, "the browsers are told")
+            time.sleep(0.1)
         requests = _requests(metrics)
         used = cpu_seconds(console), cpu_seconds(broker)
         seen = sum(snapshots)

@@ -17,7 +17,7 @@ def test_ten_thousand_topics_cost_little() -> None:
     found = measure(TOPICS, PARTITIONS, SECONDS)
     print(found)
     nobody, one, twenty = found.looking
-    assert found.first_view_cpu_s < 1, found
+    assert found.first_view_console_s < 1, found
     assert max(found.answers_cpu_ms.values()) < 250, found
     assert found.console_mb < 300, found
     assert nobody.console_share < 0.05, found
@@ -25,5 +25,6 @@ def test_ten_thousand_topics_cost_little() -> None:
     assert one.broker_share - found.broker_share_alone < 0.15, found
     assert twenty.console_share < 0.5, found
     # As many browsers as there may be: the cluster is asked by one.
-    assert 0 < one.requests_per_second < 15, found
-    assert twenty.requests_per_second < 1.5 * one.requests_per_second + 2, found
+    assert twenty.snapshots >= 20, found
+    assert one.requests_per_second < 15, found
+    assert twenty.requests_per_second < 15, found
