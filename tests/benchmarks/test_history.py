@@ -30,7 +30,7 @@ from benchmarks.regression import (
     Verdict,
     checkout,
     cost_ratios,
-    kernels,
+    is_compiled,
     machine_factor,
     regressions,
     suspects,
@@ -199,6 +199,12 @@ def test_the_summary_has_kafka_ours_and_the_ratio() -> None:
     assert cost in lines
 
 
+def test_requests_of_a_core_are_more_where_a_request_costs_less() -> None:
+    row = measured_row(20.0, kafka=80.0, name="produce, 100 B, one per request, pipelined")
+    text = summary(measured_run(row))
+    assert "pipelined (raw), requests/s of a core | 12,500 | 50,000 | 4.00 |" in text
+
+
 def test_workers_are_compared_with_one_process_and_their_clients_are_named() -> None:
     name = TWO_CLIENTS[0]
     row = measured_row(1.0, name=name)
@@ -327,12 +333,15 @@ def test_a_commit_that_does_not_exist_cannot_be_checked_out() -> None:
         pass
 
 
-def test_the_kernels_of_a_checkout_are_its_compiled_modules(tmp_path: Path) -> None:
+def test_a_checkout_is_compiled_when_every_kernel_is(tmp_path: Path) -> None:
     folder = tmp_path / "src" / "ottla" / "records"
     folder.mkdir(parents=True)
-    (folder / "_kernel.so").touch()
     (folder / "_kernel.pyx").touch()
-    assert kernels(tmp_path) == {"_kernel.so"}
+    assert not is_compiled(tmp_path)
+    (folder / "_kernel.cpython-311.so").touch()
+    assert is_compiled(tmp_path)
+    (folder / "_other_kernel.pyx").touch()
+    assert not is_compiled(tmp_path)
 
 
 # The run
