@@ -183,6 +183,7 @@ class RunningBroker:
         self.cluster = cluster
         intercept = instruments.intercept_between_nodes
         apis = SERVED if intercept is None else intercept(SERVED)
+        self._apis_between_nodes = apis
         cluster.peers = LocalPeers(self._find_node, apis, instruments.are_nodes_separate)
         self.servers: dict[int, Server] = {}  # of live nodes
         # Where each node listens, or listened before it was killed.
@@ -245,6 +246,9 @@ class RunningBroker:
             await self._bind(node_id)
         for server in self.servers.values():
             self.cluster.join(server.node)
+        if self.cluster.has_owners:
+            # No coordinator has to wait for the first block.
+            await settled(self.cluster.producer_ids.reserve())
         for server in self.servers.values():
             server.node.partitions.find_offline()
             await server.serve()
@@ -318,6 +322,7 @@ class RunningBroker:
         )
         if self._instruments.intercept is not None:
             server.apis = self._instruments.intercept(server.apis)
+        server.apis_between_nodes = self._apis_between_nodes
         if self._settings.is_watched or request_counts.logger.shows_debug:
             server.observe_requests()
         await server.bind()

@@ -171,6 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self._share = host.share
         self._traffic = host.traffic
+        self._apis = host.apis
         self._transport: asyncio.Transport | None = None
         self.caller = Caller(NOWHERE, NOWHERE, listener.name)
         self._buffer = FrameBuffer(host.buffers, host.unfinished, self)
@@ -451,7 +452,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._gate is not None and not self._passes(self._gate, frame):
                 return
             api_key, version, correlation_id = read_request_start(frame)
-            api = self._host.apis.get(api_key)
+            api = self._apis.get(api_key)
             if api is None:
                 raise CloseConnectionError(f"API {api_key} is not served")
             self.caller.api_name = api.name
@@ -715,7 +716,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._log_bug(error)
             self._close(str(error) or "an internal error")
             return
-        pending.future, pending.response = None, done.result()
+        self._responses.complete(pending, done.result())
         self.last_active = self._host.now()
         was_held_back = not self._may_handle
         self._release()

@@ -12,6 +12,8 @@ from typing import Final
 
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
+from ottla.broker.peer_links.accepted_links import PEERS
+from ottla.broker.peer_links.network_peers import NetworkPeers
 from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker
 from ottla.broker.workers.messages import CatalogCopy, Started
 from ottla.broker.workers.worker_catalog import WorkerCatalog
@@ -56,6 +58,7 @@ async def start_worker(
     try:
         cluster = Cluster(store, clock, SystemIds())
         broker = RunningBroker(settings, cluster, Instruments(clock=clock), inherited=inherited)
+        _link_nodes(config.node_id, broker, channel)
         await broker.start_all()
     except BaseException:
         if broker is not None:
@@ -63,3 +66,20 @@ async def start_worker(
         store.close()
         raise
     return broker
+
+
+def _link_nodes(own_id: int, broker: RunningBroker, channel: WorkerChannel) -> None:
+    """The other workers are reached over sockets that the supervisor hands over, and reach this one likewise."""
+    cluster = broker.cluster
+
+    async def connect(node_id: int) -> socket.socket:
+        return await channel.connect(node_id, PEERS)
+
+    def accept(node_id: int, accepted: socket.socket) -> None:
+        broker.server.links.accept(node_id, accepted)
+
+    peers = NetworkPeers(own_id, cluster.peers, connect)
+    cluster.peers = peers
+    channel.on_accept(PEERS, accept)
+    # All workers stop together: none needs to be told of the others' end.
+    channel.stopping.add_done_callback(lambda _: peers.close())
