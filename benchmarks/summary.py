@@ -124,6 +124,11 @@ TRANSACTIONAL = tuple(
     (f"produce, transactional, {producers}", f"produce, idempotent, {producers}")
     for producers in ("1 producer", "4 producers")
 )
+ROWS_OF_SUMMARY = frozenset(
+    [line.row for line in LINES]
+    + [*TWO_CLIENTS]
+    + [name for pair in TRANSACTIONAL for name in pair]
+)
 
 
 def summary(run: MeasuredRun) -> str:

@@ -40,7 +40,15 @@ from benchmarks.run import rows_wanted
 from benchmarks.summary import LINES, TRANSACTIONAL, TWO_CLIENTS, summary
 from tests.benchmarks.test_report import OwnProcess, unused
 
-from benchmarks import bench_client_consume, bench_client_produce, peers, regression, rows
+from benchmarks import (
+    bench_client_consume,
+    bench_client_produce,
+    bench_fetch,
+    bench_group_load,
+    peers,
+    regression,
+    rows,
+)
 
 ROOT = Path(__file__).parents[2]
 BIG = ("produce, 1 KB x 900", "raw")
@@ -367,6 +375,25 @@ def test_rows_are_chosen_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None
     names = {row.title for row in rows_wanted(all_rows)}
     assert "offset commit, 1 partition, one at a time on 512 connections" in names
     assert len(names) == 5
+    assert bench_client_produce.QUESTION.programs_wanted() == []
+
+
+def test_the_rows_and_programs_of_the_summary_can_be_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    question = bench_client_consume.QUESTION
+    assert question.programs_wanted() == question.programs
+    monkeypatch.setenv("BENCH_ONLY", "summary")
+    assert set(question.programs_wanted()) == {
+        "ottla poll",
+        "ottla.aio poll",
+        "ottla poll_arrow",
+        "confluent-kafka consume",
+    }
+    assert {row.title for row in rows_wanted(bench_fetch.ROWS)} == {
+        row.title for row in bench_fetch.ROWS
+    }
+    assert rows_wanted(bench_group_load.ROWS) == []
 
 
 def test_workers_are_left_out_with_a_reason_where_serve_does_not_know_them(
