@@ -45,7 +45,6 @@ from benchmarks import (
     bench_client_produce,
     bench_fetch,
     bench_group_load,
-    peers,
     regression,
     rows,
 )
@@ -396,22 +395,11 @@ def test_the_rows_and_programs_of_the_summary_can_be_chosen(
     assert rows_wanted(bench_group_load.ROWS) == []
 
 
-def test_workers_are_left_out_with_a_reason_where_serve_does_not_know_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(peers, "serve_help", lambda: "usage: ottla serve [--listen ADDRESS]")
-    with pytest.raises(UnavailableError, match="--workers"):
-        OttlaWorkers()
-
-
 def test_the_processor_time_of_workers_is_that_of_all_their_processes() -> None:
     script = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
     child = "print('listening on here', flush=True); import sys; sys.stdin.read()"
 
     class Tree(OttlaWorkers):
-        def __init__(self) -> None:
-            Peer.__init__(self)
-
         def command(self) -> list[str]:
             return [sys.executable, "-c", script, child]
 
