@@ -160,6 +160,20 @@ def sequence_before(sequence: int, count: int) -> int:
     return (sequence - count) & MAX_SEQUENCE
 
 
+def continues(previous: ProducerBatch, batch: ProducerBatch) -> bool:
+    """Whether a batch is its producer's next one: then it may be appended whenever the previous one may.
+
+    It repeats none of the producer's recent batches, since six batches have fewer than 2³¹ records; its sequence is the
+    one that is expected; and its transaction is open, if it has one.
+    """
+    return (
+        batch.producer_id == previous.producer_id
+        and batch.producer_epoch == previous.producer_epoch
+        and batch.is_transactional == previous.is_transactional
+        and batch.first_sequence == sequence_after(previous.last_sequence, 1)
+    )
+
+
 def _belongs_to_ended_transaction(producer: ProducerEntry, logged: LoggedBatch) -> bool:
     """Whether a transactional batch belongs to a transaction that has ended."""
     first_offset = producer.transaction_first_offset
