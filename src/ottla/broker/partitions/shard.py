@@ -154,7 +154,7 @@ class Shard:
         """As `append_marker`, for many, which are written together where they are of different producers."""
         outcomes: dict[int, MarkerOutcome] = {}
         # Those that are to be written, by their places in `markers`; and their producers.
-        written: dict[int, bytes] = {}
+        written: dict[int, tuple[Marker, bytes]] = {}
         producer_ids: dict[int, None] = {}
         for place, marker in enumerate(markers):
             if marker.producer_id in producer_ids:
@@ -171,23 +171,29 @@ class Shard:
                 )
             else:
                 producer_ids[marker.producer_id] = None
-                written[place] = build_marker_batch(
+                data = build_marker_batch(
                     marker.type,
                     producer_id=marker.producer_id,
                     producer_epoch=marker.producer_epoch,
                     coordinator_epoch=marker.coordinator_epoch,
                     timestamp_ms=now_ms,
                 )
+                written[place] = marker, data
         outcomes |= self._write_markers(written, now_ms)
         return [outcomes[place] for place in range(len(markers))]
 
-    def _write_markers(self, markers: dict[int, bytes], now_ms: int) -> dict[int, MarkerOutcome]:
+    def _write_markers(
+        self, markers: dict[int, tuple[Marker, bytes]], now_ms: int
+    ) -> dict[int, MarkerOutcome]:
         if not markers:
             return {}
         for _ in markers:
             reach(CrashPoint.BEFORE_MARKER_APPEND)
-        appended = self._append_all(list(markers.values()), now_ms)
-        for _ in markers:
+        appended = self._append_all([data for _, data in markers.values()], now_ms)
+        for marker, _ in markers.values():
+            self.partition.producers.end_verifications(
+                marker.producer_id, marker.producer_epoch, marker.version
+            )
             reach(CrashPoint.AFTER_MARKER_APPEND)
         if isinstance(appended, Refused):
             return dict.fromkeys(markers, appended)
