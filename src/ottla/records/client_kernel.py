@@ -14,6 +14,8 @@ else:
 
 COMPILED: Final[bool] = _chosen.__name__ == "ottla.records._client_kernel"
 
+Callbacks = _chosen.Callbacks
+QuickWriter = _chosen.QuickWriter
 RecordsBuilder = _chosen.RecordsBuilder
 RecordsReader = _chosen.RecordsReader
 SentRecord = _chosen.SentRecord
