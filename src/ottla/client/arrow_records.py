@@ -1,9 +1,9 @@
-"""The result of `Consumer.poll_arrow`."""
+"""The result of `Consumer.poll_arrow`, and what `Producer.send_arrow` takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ottla.client.model import OffsetAndMetadata
 from ottla.client.plugins.interceptors import ConsumerInterceptors
@@ -12,7 +12,20 @@ from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ottla.records.arrow import RecordColumns
+
+
+class ArrowStream(Protocol):
+    """What exports Arrow's C streams: data frames of Polars and pandas, relations of DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """A capsule of an ArrowArrayStream."""
+
+
+ArrowRows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream"
+"""Rows to send, with the columns of records."""
 
 
 class ArrowRecords:
