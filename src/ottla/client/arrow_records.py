@@ -29,13 +29,21 @@ ArrowRows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Arrow
 
 
 class ArrowRecords:
-    """Records of one poll as Arrow columns, partition after partition, each in the order of its log."""
+    """Records of one poll as Arrow columns, partition after partition, each in the order of its log.
 
-    __slots__ = ("batches", "next_offsets")
+    It exports an Arrow stream: `polars.DataFrame(records)` and `duckdb.sql("FROM records")` read it without a copy.
+    """
+
+    __slots__ = ("batches", "next_offsets", "schema")
 
     def __init__(
-        self, batches: list[Any], next_offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self,
+        batches: list[Any],
+        next_offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        schema: pa.Schema,
     ) -> None:
+        self.schema = schema
+        """The schema of the columns, also if there are no records."""
         self.batches = batches
         """`pyarrow.RecordBatch`es of the requested schema; none if there are no records."""
         self.next_offsets = next_offsets
@@ -43,6 +51,16 @@ class ArrowRecords:
 
     def __len__(self) -> int:
         return sum(batch.num_rows for batch in self.batches)
+
+    def to_table(self) -> pa.Table:
+        """The records as one `pyarrow.Table`."""
+        from ottla.records.arrow_schema import pa
+
+        return pa.Table.from_batches(self.batches, self.schema)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The records for every library that reads Arrow's C streams."""
+        return self.to_table().__arrow_c_stream__(requested_schema)
 
 
 def columns_for(
