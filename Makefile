@@ -33,8 +33,9 @@ test: $(VENV)/installed-dev
 		echo $(BIN)/mypy; $(BIN)/mypy; verdict=$$?; wait; exit $$verdict
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --second-chances 1
 
-# Against librdkafka's mock cluster and, where Java and Maven are installed, Apache Kafka: about ten minutes.
-# BENCH_ROUNDS and BENCH_SECONDS say how many rounds and how long each measurement.
+# Against librdkafka's mock cluster and, where Java and Maven are installed, Apache Kafka: about forty minutes. It fails
+# when a request has become dearer than in the last run that benchmarks/history keeps.
+# BENCH_ROUNDS and BENCH_SECONDS say how many rounds and how long each measurement, BENCH_ONLY which rows.
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks
 

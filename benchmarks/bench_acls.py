@@ -5,8 +5,7 @@ Run: python -m benchmarks.bench_acls
 
 from __future__ import annotations
 
-from benchmarks.kafka_jars import UnavailableError
-from benchmarks.peers import ApacheKafka, Ottla, Peer
+from benchmarks.peers import ApacheKafka, FoundPeers, Ottla, found_peers
 from benchmarks.run import run
 
 from benchmarks import bench_fetch, bench_produce
@@ -71,15 +70,12 @@ class KafkaWithAcls(ApacheKafka):
         return seconds
 
 
-def find_peers() -> tuple[list[Peer], dict[str, str]]:
+def find_peers() -> FoundPeers:
     """Each broker with ACLs and without, all in one run."""
-    peers: list[Peer] = [OttlaWithAcls(AUTHORIZER), Ottla()]
-    missing = {}
-    try:
-        peers += [KafkaWithAcls(AUTHORIZER), ApacheKafka()]
-    except UnavailableError as error:
-        missing[ApacheKafka.name] = str(error)
-    return peers, missing
+    with_acls, missing = found_peers(OttlaWithAcls, KafkaWithAcls, settings=AUTHORIZER)
+    without, _ = found_peers(Ottla, ApacheKafka)
+    both = (peer for pair in zip(with_acls, without, strict=True) for peer in pair)
+    return list(both), missing
 
 
 ROWS = [row for row in (*bench_produce.ROWS, *bench_fetch.ROWS) if row.driver == "raw"]

@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from benchmarks.client_comparison import Question, run_question
 from benchmarks.client_task import VALUE_BYTES, Done
-from benchmarks.frames import RefusedError, append_first, append_once, end_offsets, produce_frame
+from benchmarks.frames import (
+    RefusedError,
+    append_first,
+    append_once,
+    end_offsets,
+    leaders,
+    produce_frame,
+)
 from benchmarks.listening_programs import LISTENERS
 from benchmarks.peers import PARTITIONS_PER_TOPIC, Peer
 
@@ -29,8 +36,9 @@ def prepare(peer: Peer) -> tuple[str, int]:
     if sum(end_offsets(peer.bootstrap_server, TOPIC, PARTITIONS_PER_TOPIC)) == RECORDS:
         return TOPIC, RECORDS
     frame = produce_frame(TOPIC, RECORDS_PER_BATCH, VALUE_BYTES, 0)
-    append_first(peer.bootstrap_server, frame)
-    with RawConnection(peer.bootstrap_server) as connection:
+    leader = leaders(peer.bootstrap_server, TOPIC)[0]
+    append_first(leader, frame)
+    with RawConnection(leader) as connection:
         for _ in range(BATCHES - 1):
             append_once(connection, frame)
     return TOPIC, RECORDS

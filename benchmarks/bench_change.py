@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from benchmarks.bench_metrics import ROWS as RAW_ROWS
-from benchmarks.peers import Ottla, Peer
+from benchmarks.peers import NO_SETTINGS, FoundPeers, Ottla
 from benchmarks.run import run
 
 from benchmarks import bench_offset_commit, bench_transactions
@@ -20,16 +22,23 @@ class OtherCheckout(Ottla):
     """`ottla serve` of another checkout."""
 
     name = "other"
-    version = os.environ.get("BENCH_OTHER", "")
+
+    def __init__(self, folder: Path, settings: Mapping[str, object] = NO_SETTINGS) -> None:
+        super().__init__(settings)
+        self.checkout = folder
+        self.version = str(folder)
 
     def environment(self) -> dict[str, str]:
-        return {**super().environment(), "PYTHONPATH": str(Path(self.version) / "src")}
+        return {**super().environment(), "PYTHONPATH": str(self.checkout / "src")}
 
 
-def find_peers() -> tuple[list[Peer], dict[str, str]]:
-    """No delay before a first rebalance: it is the coordinator that is measured."""
-    settings = {"group.initial.rebalance.delay.ms": "0"}
-    return [Ottla(settings), OtherCheckout(settings)], {}
+# No delay before a first rebalance: it is the coordinator that is measured.
+SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+
+
+def peers_of(other: Path) -> FoundPeers:
+    """This checkout and another one."""
+    return [Ottla(SETTINGS), OtherCheckout(other, SETTINGS)], {}
 
 
 ROWS = [
@@ -42,6 +51,7 @@ ROWS = [
 ]
 
 if __name__ == "__main__":
-    if not (Path(OtherCheckout.version) / "src" / "ottla").is_dir():
+    folder = Path(os.environ.get("BENCH_OTHER", ""))
+    if not (folder / "src" / "ottla").is_dir():
         sys.exit("BENCH_OTHER names the folder of another checkout, with its kernels built")
-    run("change", ROWS, starts=1, find_peers=find_peers)
+    run("change", ROWS, starts=1, find_peers=partial(peers_of, folder))

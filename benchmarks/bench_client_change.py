@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -15,7 +16,7 @@ from benchmarks.client_comparison import DEFAULT_ROUNDS, DEFAULT_SECONDS, Questi
 from benchmarks.comparison import say
 from benchmarks.measure import commit, interval_of_median, other_work
 from benchmarks.peers import Ottla, Peer
-from benchmarks.report import number, table
+from benchmarks.text_table import number, table
 
 from benchmarks import bench_client_consume, bench_client_produce
 
@@ -32,10 +33,10 @@ def cpu_us_per_record(
     return done.cpu_seconds * 1e6 / max(1, done.records)
 
 
-def compare(
+def cost_pairs(
     question: Question, program: str, peer: Peer, other: Path, rounds: int, seconds: float
-) -> list[str]:
-    """A line of the table: the median cost of both, and of the rounds' ratios with their 95 % interval."""
+) -> list[tuple[float, float]]:
+    """The cost of this checkout and of the other one, round by round, each first in turn."""
     costs: list[tuple[float, float]] = []
     for turn in range(rounds):
         say(f"{program}: round {turn + 1} of {rounds}")
@@ -44,6 +45,11 @@ def compare(
             for sources in ((None, other) if turn % 2 else (other, None))
         }
         costs.append((pair[None], pair[other]))
+    return costs
+
+
+def line(program: str, costs: Sequence[tuple[float, float]]) -> list[str]:
+    """A line of the table: the median cost of both, and of the rounds' ratios with their 95 % interval."""
     ratios = [own / others for own, others in costs]
     low, high = interval_of_median(ratios)
     own_cost, other_cost = (median(each[index] for each in costs) for index in (0, 1))
@@ -64,7 +70,7 @@ def run(other: Path) -> None:
     peer.start()
     try:
         lines = [
-            compare(question, program, peer, other, rounds, seconds)
+            line(program, cost_pairs(question, program, peer, other, rounds, seconds))
             for question in QUESTIONS
             for program in question.programs
             if program.startswith("ottla")

@@ -9,7 +9,14 @@ from __future__ import annotations
 from benchmarks.client_comparison import Question, run_question
 from benchmarks.client_task import VALUE_BYTES, Done
 from benchmarks.consuming_clients import CONSUMERS
-from benchmarks.frames import RefusedError, append_first, append_once, end_offsets, produce_frame
+from benchmarks.frames import (
+    RefusedError,
+    append_first,
+    append_once,
+    end_offsets,
+    leaders,
+    produce_frame,
+)
 from benchmarks.peers import PARTITIONS_PER_TOPIC, Peer
 
 from ottla.client.raw import RawConnection
@@ -26,10 +33,10 @@ def prepare(peer: Peer) -> tuple[str, int]:
     peer.create_topic(TOPIC)
     if sum(end_offsets(peer.bootstrap_server, TOPIC, PARTITIONS_PER_TOPIC)) == RECORDS:
         return TOPIC, RECORDS
-    for partition in range(PARTITIONS_PER_TOPIC):
+    for partition, leader in enumerate(leaders(peer.bootstrap_server, TOPIC)):
         frame = produce_frame(TOPIC, RECORDS_PER_BATCH, VALUE_BYTES, partition)
-        append_first(peer.bootstrap_server, frame)
-        with RawConnection(peer.bootstrap_server) as connection:
+        append_first(leader, frame)
+        with RawConnection(leader) as connection:
             for _ in range(BATCHES_PER_PARTITION - 1):
                 append_once(connection, frame)
     return TOPIC, RECORDS
@@ -48,6 +55,12 @@ QUESTION = Question(
     ours=["ottla poll", "ottla iteration"],
     prepare=prepare,
     check=check,
+    twins={
+        "ottla poll": "confluent-kafka consume",
+        "ottla iteration": "confluent-kafka poll",
+        "ottla.aio poll": "confluent-kafka consume",
+        "ottla poll_arrow": "confluent-kafka consume",
+    },
 )
 
 if __name__ == "__main__":

@@ -38,6 +38,12 @@ QUESTION = Question(
     ours=["ottla send", "ottla send_many"],
     prepare=prepare,
     check=check,
+    twins={
+        "ottla send": "confluent-kafka produce",
+        "ottla send, on_delivery": "confluent-kafka produce, on_delivery",
+        "ottla send_many": "confluent-kafka produce_batch",
+        "ottla.aio send": "confluent-kafka produce",
+    },
 )
 
 if __name__ == "__main__":

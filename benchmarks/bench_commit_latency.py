@@ -16,6 +16,7 @@ from benchmarks.frames import (
     FETCH_VERSION,
     FLEXIBLE_HEADER_BYTES,
     RefusedError,
+    leaders,
 )
 from benchmarks.measure import Measurement, percentiles_ms
 from benchmarks.peers import Peer
@@ -45,8 +46,8 @@ OFFSETS_PER_TRANSACTION = 2
 class Reader:
     """A consumer that waits for what is committed, one fetch after the other."""
 
-    def __init__(self, bootstrap_server: str, topic: str, offset: int) -> None:
-        self.connection = RawConnection(bootstrap_server)
+    def __init__(self, leader: str, topic: str, offset: int) -> None:
+        self.connection = RawConnection(leader)
         self.topic = topic
         self.offset = offset
 
@@ -79,10 +80,10 @@ def commit_once(producer: Producer, reader: Reader) -> tuple[float, float]:
     """Seconds from the call of commit until the producer has its answer, and until the reader has the record."""
     reader.ask()
     producer.run(producer.write())
-    waiting = [producer.connection.socket, reader.connection.socket]
+    waiting = [producer.coordinator.socket, reader.connection.socket]
     answered = visible = 0.0
     started = time.perf_counter()
-    producer.connection.socket.sendall(producer.end_frame())
+    producer.coordinator.socket.sendall(producer.end_frame())
     while waiting:
         ready, _, _ = select.select(waiting, [], [], ANSWER_SECONDS)
         now = time.perf_counter()
@@ -91,9 +92,9 @@ def commit_once(producer: Producer, reader: Reader) -> tuple[float, float]:
         if reader.connection.socket in ready:
             visible = now - started
             reader.check(reader.connection.receive_frame())
-        if producer.connection.socket in ready:
+        if producer.coordinator.socket in ready:
             answered = now - started
-            producer.ended(producer.connection.receive_frame())
+            producer.ended(producer.coordinator.receive_frame())
         waiting = [each for each in waiting if each not in ready]
     return answered, visible
 
@@ -102,7 +103,7 @@ def measure(protocol: Protocol, place: int, peer: Peer, seconds: float) -> Measu
     """The latencies of one of the two, of as many transactions as fit."""
     topic = new_topic(peer, 1)
     producer = Producer(peer.bootstrap_server, protocol, topic, [0])
-    reader = Reader(peer.bootstrap_server, topic, FIRST_RECORDS)
+    reader = Reader(leaders(peer.bootstrap_server, topic)[0], topic, FIRST_RECORDS)
     latencies: list[float] = []
     end = time.perf_counter() + seconds
     while not latencies or time.perf_counter() < end:

@@ -5,11 +5,20 @@ Run: python -m benchmarks.bench_fetch
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from benchmarks.comparison import Row, observed
-from benchmarks.frames import append_first, batch_of, fetch_frame, fetch_once, produce_frame
-from benchmarks.load import Burst, drive
+from benchmarks.frames import (
+    append_first,
+    batch_of,
+    fetch_frame,
+    fetch_once,
+    leaders,
+    produce_frame,
+)
+from benchmarks.load import Burst, Target, drive
 from benchmarks.measure import Load, Measurement
-from benchmarks.peers import PARTITIONS_PER_TOPIC, Peer
+from benchmarks.peers import Peer
 from benchmarks.run import run_alone
 
 from benchmarks import clients
@@ -30,43 +39,40 @@ def fill(peer: Peer) -> None:
     if peer.pid in _filled:
         return
     for topic in TOPICS:
-        peer.create_topic(topic)
-        for partition in range(PARTITIONS_PER_TOPIC):
+        for partition, leader in enumerate(leaders(peer.bootstrap_server, topic)):
             frame = produce_frame(topic, RECORDS_PER_BATCH, VALUE_BYTES, partition)
             for _ in range(BATCHES_PER_PARTITION):
-                append_first(peer.bootstrap_server, frame)
+                append_first(leader, frame)
     _filled.add(peer.pid)
 
 
 _filled: set[int] = set()
 
 
-def bursts(peer: Peer) -> list[Burst]:
-    """A request for every batch, and how long this broker's answer is."""
-    found = []
-    with RawConnection(peer.bootstrap_server) as connection:
+def targets(peer: Peer) -> list[Target]:
+    """For every leader a request for each of its batches, and how long this broker's answer is."""
+    found: dict[str, list[Burst]] = {}
+    with ExitStack() as stack:
+        connections: dict[str, RawConnection] = {}
         for topic in TOPICS:
-            for partition in range(PARTITIONS_PER_TOPIC):
+            for partition, leader in enumerate(leaders(peer.bootstrap_server, topic)):
+                if leader not in connections:
+                    connections[leader] = stack.enter_context(RawConnection(leader))
                 for batch in range(BATCHES_PER_PARTITION):
                     offset = batch * RECORDS_PER_BATCH
                     frame = fetch_frame(topic, partition, offset, BATCH_BYTES)
-                    answer_bytes = fetch_once(connection, frame, BATCH_BYTES)
-                    found.append(Burst(frame, 1, answer_bytes))
-    return found
+                    answer_bytes = fetch_once(connections[leader], frame, BATCH_BYTES)
+                    found.setdefault(leader, []).append(Burst(frame, 1, answer_bytes))
+    return [Target(leader, bursts) for leader, bursts in found.items()]
 
 
 def raw(peer: Peer, seconds: float) -> Measurement:
     """Fetches every batch of every partition in turn."""
     fill(peer)
-    all_bursts = bursts(peer)
+    all_targets = targets(peer)
 
     def load() -> Load:
-        sent = drive(
-            peer.bootstrap_server,
-            all_bursts,
-            seconds=seconds,
-            bursts_in_flight=REQUESTS_IN_FLIGHT,
-        )
+        sent = drive(all_targets, seconds=seconds, bursts_in_flight=REQUESTS_IN_FLIGHT)
         records = sent.requests * RECORDS_PER_BATCH
         return Load(sent.requests, records, records * VALUE_BYTES, sent.seconds)
 

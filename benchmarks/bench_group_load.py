@@ -6,6 +6,7 @@ Run: python -m benchmarks.bench_group_load
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -35,12 +36,13 @@ OFFSETS = list(range(1000, 1000 + PARTITION_COUNT))
 AT_ONCE = 100
 POLL_SECONDS = 0.002
 
-# One group of every coordinator.
-WITNESSES = list(
-    {coordinator_partition(group, COORDINATOR_COUNT): group for group in GROUPS}.values()
-)
-
 _filled: set[Path] = set()
+
+
+def witnesses() -> list[str]:
+    """One group of every coordinator."""
+    by_coordinator = {coordinator_partition(group, COORDINATOR_COUNT): group for group in GROUPS}
+    return list(by_coordinator.values())
 
 
 def fill(peer: Peer) -> None:
@@ -49,18 +51,26 @@ def fill(peer: Peer) -> None:
         return
     say(f"{len(GROUPS)} groups commit on {peer.name}")
     create_wide_topic(peer.bootstrap_server, TOPIC, PARTITION_COUNT)
-    for group in WITNESSES:
-        await_coordinator(peer.bootstrap_server, group)
+    addresses = {
+        coordinator_partition(group, COORDINATOR_COUNT): await_coordinator(
+            peer.bootstrap_server, group
+        )
+        for group in witnesses()
+    }
     with ExitStack() as stack:
         # A broker may take the requests of a connection one by one, and wait a moment with each for others to write.
-        connections = [
-            stack.enter_context(RawConnection(peer.bootstrap_server)) for _ in range(AT_ONCE)
-        ]
+        connections = {
+            address: [stack.enter_context(RawConnection(address)) for _ in range(AT_ONCE)]
+            for address in set(addresses.values())
+        }
         for start in range(0, len(GROUPS), AT_ONCE):
-            busy = list(zip(connections, GROUPS[start : start + AT_ONCE], strict=False))
-            for connection, group in busy:
+            busy = []
+            for number, group in enumerate(GROUPS[start : start + AT_ONCE]):
+                address = addresses[coordinator_partition(group, COORDINATOR_COUNT)]
+                connection = connections[address][number]
                 connection.socket.sendall(commit_frame(group, TOPIC, OFFSETS))
-            for connection, _ in busy:
+                busy.append(connection)
+            for connection in busy:
                 check_commit(connection.receive_frame())
     _filled.add(peer.folder)
 
@@ -70,40 +80,34 @@ def restart(answers_wanted: int, peer: Peer, _: float) -> Measurement:
     fill(peer)
     peer.halt()
     started = peer.launch()
-    missing = list(WITNESSES)
-    while len(WITNESSES) - len(missing) < answers_wanted:
-        if time.perf_counter() - started > START_SECONDS:
-            raise RefusedError(f"{peer.name}: {len(missing)} coordinators do not answer")
-        try:
-            with RawConnection(peer.bootstrap_server) as connection:
-                missing = _await_some(connection, missing)
-        except OSError:
-            time.sleep(POLL_SECONDS)
+    await_groups(peer, witnesses(), answers_wanted, started)
     duration = time.perf_counter() - started
     cpu = peer.cpu_seconds()
     check_all(peer)
     return Measurement(duration_ms=duration * 1e3, cpu_ms=cpu * 1e3)
 
 
-def _await_some(connection: RawConnection, groups: list[str]) -> list[str]:
-    """Asks until one of the coordinators is ready; those that are not yet."""
-    while True:
-        found = committed(connection, groups)
-        missing = [group for group in groups if found[group] != OFFSETS]
-        if len(missing) < len(groups):
-            return missing
-        time.sleep(POLL_SECONDS)
+def await_groups(peer: Peer, groups: Sequence[str], answers_wanted: int, started: float) -> None:
+    """Waits until so many of the groups have the offsets that they committed."""
+    missing = list(groups)
+    while len(groups) - len(missing) < answers_wanted:
+        if time.perf_counter() - started > START_SECONDS:
+            raise RefusedError(f"{peer.name}: {len(missing)} groups have other offsets or none")
+        try:
+            found = committed(peer.bootstrap_server, missing)
+        except OSError:
+            found = {}
+        still = [group for group in missing if found.get(group) != OFFSETS]
+        if len(still) == len(missing):
+            time.sleep(POLL_SECONDS)
+        missing = still
 
 
 def check_all(peer: Peer) -> None:
     """Every group has what it committed, once its coordinator is ready."""
-    deadline = time.perf_counter() + START_SECONDS
-    with RawConnection(peer.bootstrap_server) as connection:
-        for start in range(0, len(GROUPS), AT_ONCE):
-            missing = GROUPS[start : start + AT_ONCE]
-            while missing := _await_some(connection, missing):
-                if time.perf_counter() > deadline:
-                    raise RefusedError(f"{peer.name} has other offsets for {missing[0]}")
+    for start in range(0, len(GROUPS), AT_ONCE):
+        groups = GROUPS[start : start + AT_ONCE]
+        await_groups(peer, groups, len(groups), time.perf_counter())
 
 
 ROWS = [

@@ -13,26 +13,36 @@ from itertools import count
 
 from benchmarks.comparison import DURATION, Row, timed
 from benchmarks.measure import Measurement
-from benchmarks.members import Group
-from benchmarks.peers import Peer, peers_with_options
+from benchmarks.members import HEARTBEAT_SECONDS, Group
+from benchmarks.peers import FoundPeers, Peer, peers_with_options
 from benchmarks.run import run
 
 from benchmarks import clients
 
-SIZES = (10, 100, 500)
+SIZES = (10, 100, 500, 1000)
 CLIENT_COUNT = 10
+# The idle members of a group together: the coordinator is to be measured, and not how many heartbeats it can answer.
+HEARTBEATS_PER_SECOND = 10_000
 
 _group_numbers = count()
 
 
-def find_peers() -> tuple[list[Peer], dict[str, str]]:
-    """Without the delay of a first rebalance it is the coordinator that is measured; Kafka's default is 3000."""
-    delay_ms = os.environ.get("BENCH_REBALANCE_DELAY_MS", "0")
-    return peers_with_options({"group.initial.rebalance.delay.ms": delay_ms})
+# Without the delay of a first rebalance it is the coordinator that is measured; Kafka's default is 3000.
+OPTIONS = {"group.initial.rebalance.delay.ms": os.environ.get("BENCH_REBALANCE_DELAY_MS", "0")}
+
+
+def find_peers() -> FoundPeers:
+    return peers_with_options(OPTIONS)
 
 
 def new_group_id() -> str:
     return f"group-{next(_group_numbers)}"
+
+
+def new_group(size: int, peer: Peer) -> Group:
+    """So many members, connected and not joined."""
+    heartbeat_seconds = max(HEARTBEAT_SECONDS, size / HEARTBEATS_PER_SECOND)
+    return Group(peer.bootstrap_server, new_group_id(), size, heartbeat_seconds)
 
 
 def all_at_once(size: int, peer: Peer, seconds: float) -> Measurement:
@@ -40,7 +50,7 @@ def all_at_once(size: int, peer: Peer, seconds: float) -> Measurement:
 
     @contextmanager
     def scenario() -> Iterator[Callable[[], float]]:
-        group = Group(peer.bootstrap_server, new_group_id(), size)
+        group = new_group(size, peer)
         yield group.form
         group.close()
 
@@ -48,7 +58,7 @@ def all_at_once(size: int, peer: Peer, seconds: float) -> Measurement:
 
 
 def one_more(size: int, peer: Peer, seconds: float) -> Measurement:
-    group = Group(peer.bootstrap_server, new_group_id(), size)
+    group = new_group(size, peer)
     group.form()
 
     @contextmanager
@@ -62,7 +72,7 @@ def one_more(size: int, peer: Peer, seconds: float) -> Measurement:
 
 
 def one_leaves(size: int, peer: Peer, seconds: float) -> Measurement:
-    group = Group(peer.bootstrap_server, new_group_id(), size)
+    group = new_group(size, peer)
     group.form()
 
     @contextmanager

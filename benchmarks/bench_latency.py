@@ -9,7 +9,7 @@ from functools import partial
 from itertools import count
 
 from benchmarks.comparison import Row
-from benchmarks.frames import append_first, produce_frame
+from benchmarks.frames import append_first, leaders, produce_frame
 from benchmarks.load import Burst, at_rate, one_by_one
 from benchmarks.measure import Measurement, percentiles_ms
 from benchmarks.peers import Peer
@@ -21,24 +21,24 @@ MODERATE_PER_SECOND = 1_000
 _topic_numbers = count()
 
 
-def request(peer: Peer) -> tuple[str, Burst]:
-    """A new topic and a request that appends one record to it."""
+def request(peer: Peer) -> tuple[str, str, Burst]:
+    """A new topic, its leader, and a request that appends one record to it."""
     topic = f"latency-{next(_topic_numbers)}"
-    peer.create_topic(topic)
+    leader = leaders(peer.bootstrap_server, topic)[0]
     frame = produce_frame(topic, 1, VALUE_BYTES)
-    return topic, Burst(frame, 1, append_first(peer.bootstrap_server, frame))
+    return topic, leader, Burst(frame, 1, append_first(leader, frame))
 
 
 def unpipelined(peer: Peer, seconds: float) -> Measurement:
-    topic, burst = request(peer)
-    latencies = one_by_one(peer.bootstrap_server, burst, seconds=seconds)
+    topic, leader, burst = request(peer)
+    latencies = one_by_one(leader, burst, seconds=seconds)
     peer.delete_topic(topic)
     return Measurement(latency_ms=percentiles_ms(latencies))
 
 
 def moderate(per_second: int, peer: Peer, seconds: float) -> Measurement:
-    topic, burst = request(peer)
-    latencies = at_rate(peer.bootstrap_server, burst, seconds=seconds, per_second=per_second)
+    topic, leader, burst = request(peer)
+    latencies = at_rate(leader, burst, seconds=seconds, per_second=per_second)
     peer.delete_topic(topic)
     return Measurement(latency_ms=percentiles_ms(latencies))
 

@@ -5,7 +5,7 @@ Run: python -m benchmarks.bench_metrics
 
 from __future__ import annotations
 
-from benchmarks.peers import Ottla, Peer
+from benchmarks.peers import FoundPeers, Ottla
 from benchmarks.run import run
 
 from benchmarks import bench_fetch, bench_produce
@@ -20,7 +20,7 @@ class Measured(Ottla):
         return [*super().command(), "--metrics", "127.0.0.1:0"]
 
 
-def find_peers() -> tuple[list[Peer], dict[str, str]]:
+def find_peers() -> FoundPeers:
     """The same broker twice; what is compared with is the one that counts nothing."""
     return [Measured(), Ottla()], {}
 

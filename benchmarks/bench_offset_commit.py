@@ -10,7 +10,7 @@ from functools import partial
 from benchmarks.bench_groups import find_peers, new_group_id
 from benchmarks.comparison import Row, observed
 from benchmarks.frames import RefusedError, create_wide_topic, end_offsets
-from benchmarks.load import Burst, drive
+from benchmarks.load import Burst, Target, drive
 from benchmarks.measure import Load, Measurement
 from benchmarks.members import await_coordinator
 from benchmarks.offsets import COORDINATOR_COUNT, OFFSETS_TOPIC, commit_frame, commit_once
@@ -25,22 +25,19 @@ PARTITION_COUNT = 50
 GROUP_COUNT = 16
 
 
-def bursts(peer: Peer, partition_count: int, commits_per_burst: int) -> list[Burst]:
-    """Commits of some groups, and how long this broker's answers are."""
+def targets(peer: Peer, partition_count: int, commits_per_burst: int) -> list[Target]:
+    """Commits of some groups to their coordinators, and how long this broker's answers are."""
     create_wide_topic(peer.bootstrap_server, TOPIC, PARTITION_COUNT)
-    found = []
-    with RawConnection(peer.bootstrap_server) as connection:
-        for _ in range(GROUP_COUNT):
-            group_id = new_group_id()
-            await_coordinator(peer.bootstrap_server, group_id)
-            frame = commit_frame(group_id, TOPIC, range(1000, 1000 + partition_count))
-            answer_bytes = commit_once(connection, frame)
-            found.append(
-                Burst(
-                    frame * commits_per_burst, commits_per_burst, answer_bytes * commits_per_burst
-                )
-            )
-    return found
+    found: dict[str, list[Burst]] = {}
+    for _ in range(GROUP_COUNT):
+        group_id = new_group_id()
+        coordinator = await_coordinator(peer.bootstrap_server, group_id)
+        frame = commit_frame(group_id, TOPIC, range(1000, 1000 + partition_count))
+        with RawConnection(coordinator) as connection:
+            answer_bytes = commit_once(connection, frame) * commits_per_burst
+        burst = Burst(frame * commits_per_burst, commits_per_burst, answer_bytes)
+        found.setdefault(coordinator, []).append(burst)
+    return [Target(coordinator, bursts) for coordinator, bursts in found.items()]
 
 
 def raw(
@@ -52,12 +49,11 @@ def raw(
     seconds: float,
 ) -> Measurement:
     """Sends commits and checks that every offset that was acknowledged is in the log."""
-    all_bursts = bursts(peer, partition_count, commits_per_burst)
+    all_targets = targets(peer, partition_count, commits_per_burst)
 
     def load() -> Load:
         sent = drive(
-            peer.bootstrap_server,
-            all_bursts,
+            all_targets,
             seconds=seconds,
             bursts_in_flight=bursts_in_flight,
             connection_count=connection_count,

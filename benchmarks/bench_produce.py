@@ -10,10 +10,16 @@ from itertools import count
 
 from benchmarks.clients import Style
 from benchmarks.comparison import Row, observed
-from benchmarks.frames import RefusedError, append_first, end_offsets, produce_frame
-from benchmarks.load import Burst, drive
+from benchmarks.frames import (
+    RefusedError,
+    append_first,
+    end_offsets,
+    leaders,
+    produce_frame,
+)
+from benchmarks.load import Burst, Target, drive
 from benchmarks.measure import Load, Measurement
-from benchmarks.peers import Peer
+from benchmarks.peers import PARTITIONS_PER_TOPIC, Peer
 from benchmarks.run import run_alone
 
 from benchmarks import clients
@@ -27,6 +33,25 @@ def new_topic(peer: Peer) -> str:
     return topic
 
 
+def produce_targets(
+    peer: Peer,
+    topic: str,
+    *,
+    records_per_request: int,
+    value_bytes: int,
+    requests_per_burst: int,
+    partition_count: int,
+) -> list[Target]:
+    """For each of the first partitions its leader, and a burst of the same request; one record has been appended."""
+    targets = []
+    for partition, leader in enumerate(leaders(peer.bootstrap_server, topic)[:partition_count]):
+        frame = produce_frame(topic, records_per_request, value_bytes, partition)
+        answer_bytes = append_first(leader, frame) * requests_per_burst
+        burst = Burst(frame * requests_per_burst, requests_per_burst, answer_bytes)
+        targets.append(Target(leader, [burst]))
+    return targets
+
+
 def raw(
     records_per_request: int,
     value_bytes: int,
@@ -37,16 +62,24 @@ def raw(
     peer: Peer,
     seconds: float,
 ) -> Measurement:
-    """Sends the same batch again and again and checks that the broker has all of them."""
+    """Sends the same batch again and again and checks that the broker has all of them.
+
+    One connection writes to one partition, several to all partitions of the topic.
+    """
     topic = new_topic(peer)
-    frame = produce_frame(topic, records_per_request, value_bytes)
-    answer_bytes = append_first(peer.bootstrap_server, frame)
-    burst = Burst(frame * requests_per_burst, requests_per_burst, answer_bytes * requests_per_burst)
+    partition_count = min(connection_count, PARTITIONS_PER_TOPIC)
+    targets = produce_targets(
+        peer,
+        topic,
+        records_per_request=records_per_request,
+        value_bytes=value_bytes,
+        requests_per_burst=requests_per_burst,
+        partition_count=partition_count,
+    )
 
     def load() -> Load:
         sent = drive(
-            peer.bootstrap_server,
-            [burst],
+            targets,
             seconds=seconds,
             bursts_in_flight=bursts_in_flight,
             connection_count=connection_count,
@@ -54,9 +87,9 @@ def raw(
         records = sent.requests * records_per_request
         return Load(sent.requests, records, records * value_bytes, sent.seconds)
 
-    before = end_offsets(peer.bootstrap_server, topic, 1)[0]
+    before = sum(end_offsets(peer.bootstrap_server, topic, partition_count))
     measurement, done = observed(peer, unit, load)
-    kept = end_offsets(peer.bootstrap_server, topic, 1)[0] - before
+    kept = sum(end_offsets(peer.bootstrap_server, topic, partition_count)) - before
     if kept != done.records:
         raise RefusedError(f"{peer.name} answered {done.records} records and has {kept}")
     peer.delete_topic(topic)
@@ -113,7 +146,7 @@ ROWS = [
         **{"records": 1, "value_bytes": 100, "burst": 500, "in_flight": 2},
     ),
     raw_row(
-        "100 B, one per request, pipelined on 8 connections",
+        "100 B, one per request, pipelined on 8 connections to 4 partitions",
         "requests/s",
         **{"records": 1, "value_bytes": 100, "burst": 100, "in_flight": 2, "connections": 8},
     ),

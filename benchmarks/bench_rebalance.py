@@ -18,7 +18,7 @@ from benchmarks.consumer_members import ConsumerGroup
 from benchmarks.frames import create_wide_topic
 from benchmarks.measure import Load, Measurement
 from benchmarks.members import Group
-from benchmarks.peers import Peer, peers_with_options
+from benchmarks.peers import FoundPeers, Peer, peers_with_options
 from benchmarks.run import run
 
 SIZES = (10, 100, 500, 1000)
@@ -39,7 +39,7 @@ ASSIGNMENT_INTERVAL_MS = int(os.environ.get("BENCH_ASSIGNMENT_INTERVAL_MS", "100
 MARGIN_MS = 100
 
 
-def find_peers() -> tuple[list[Peer], dict[str, str]]:
+def find_peers() -> FoundPeers:
     """Without the delay of a first classic rebalance, whose default is 3000."""
     return peers_with_options(
         {

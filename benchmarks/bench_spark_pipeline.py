@@ -17,7 +17,7 @@ from statistics import median
 
 from benchmarks.comparison import say
 from benchmarks.measure import commit, interval_of_median, machine, other_work
-from benchmarks.report import RESULTS, number, table
+from benchmarks.report import RESULTS
 from benchmarks.spark_pipelines import (
     AT_LEAST_ONCE,
     CONNECTOR_VERSION,
@@ -28,6 +28,7 @@ from benchmarks.spark_pipelines import (
     Stage,
     staged,
 )
+from benchmarks.text_table import number, table
 
 DEFAULT_ROUNDS = 3
 DEFAULT_ROWS = 2_000_000

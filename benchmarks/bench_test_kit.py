@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from benchmarks.load import Burst, drive
+from benchmarks.load import Burst, Target, drive
 
 import ottla
 from ottla.client.raw import RawConnection
@@ -63,8 +63,9 @@ def cpu_us(broker: ottla.Broker, frame: bytes) -> float:
         connection.socket.sendall(frame)
         answer_bytes = 4 + len(connection.receive_frame())
     burst = Burst(frame * BURST, BURST, answer_bytes * BURST)
+    target = Target(broker.bootstrap_servers, [burst])
     began = time.process_time()
-    sent = drive(broker.bootstrap_servers, [burst], seconds=REQUESTS / 40_000, bursts_in_flight=2)
+    sent = drive([target], seconds=REQUESTS / 40_000, bursts_in_flight=2)
     return (time.process_time() - began) / sent.requests * 1e6
 
 

@@ -19,9 +19,8 @@ from benchmarks.bench_fetch import (
 from benchmarks.bench_produce import new_topic
 from benchmarks.clients import BATCHED, NO_OPTIONS, ONE_PER_REQUEST, Style
 from benchmarks.comparison import Row, observed
-from benchmarks.kafka_jars import UnavailableError
 from benchmarks.measure import Load, Measurement
-from benchmarks.peers import ApacheKafka, Ottla, Peer, free_ports
+from benchmarks.peers import ApacheKafka, FoundPeers, Ottla, Peer, found_peers, free_ports
 from benchmarks.run import run
 
 from benchmarks import clients
@@ -120,14 +119,9 @@ def consume(with_tls: bool, peer: Peer, seconds: float) -> Measurement:
     return observed(peer, "MB/s", load)[0]
 
 
-def find_peers() -> tuple[list[Peer], dict[str, str]]:
+def find_peers() -> FoundPeers:
     """Both brokers, each with two listeners."""
-    peers: list[Peer] = [TlsOttla()]
-    try:
-        peers.append(TlsKafka())
-    except UnavailableError as error:
-        return peers, {ApacheKafka.name: str(error)}
-    return peers, {}
+    return found_peers(TlsOttla, TlsKafka)
 
 
 def _rows() -> list[Row]:
@@ -150,5 +144,7 @@ def _rows() -> list[Row]:
     return rows
 
 
+ROWS = _rows()
+
 if __name__ == "__main__":
-    run("tls", _rows(), starts=1, find_peers=find_peers)
+    run("tls", ROWS, starts=1, find_peers=find_peers)

@@ -5,6 +5,7 @@ Run: python -m benchmarks.bench_transactional_produce
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from benchmarks.bench_transactions import FIRST_RECORDS, find_peers, new_topic
@@ -31,6 +32,12 @@ CONCURRENT = 4
 WARM_UP_SECONDS = 0.05
 
 
+def acknowledged(writers: Sequence[Writer]) -> tuple[int, int]:
+    """How many requests, and how many batches."""
+    requests = sum(writer.acknowledged for writer in writers)
+    return requests, sum(writer.batches for writer in writers)
+
+
 def raw(kind: type[Writer], producer_count: int, peer: Peer, seconds: float) -> Measurement:
     """Writes, and checks that the broker has what it acknowledged, markers included."""
     topic = new_topic(peer, PARTITION_COUNT)
@@ -39,19 +46,26 @@ def raw(kind: type[Writer], producer_count: int, peer: Peer, seconds: float) -> 
     write_for(writers, WARM_UP_SECONDS)
 
     def load() -> Load:
-        before = sum(writer.acknowledged for writer in writers)
+        before = acknowledged(writers)
         elapsed = write_for(writers, seconds)
-        requests = sum(writer.acknowledged for writer in writers) - before
-        records = requests * shape.records_per_request
+        requests, batches = (
+            now - then for now, then in zip(acknowledged(writers), before, strict=True)
+        )
+        records = batches * RECORDS_PER_BATCH
         return Load(requests, records, records * VALUE_BYTES, elapsed)
 
     measurement, _ = observed(peer, UNIT, load)
     for writer in writers:
         writer.close()
     ends = await_stable(peer.bootstrap_server, topic, PARTITION_COUNT)
-    expected = sum(writer.acknowledged * RECORDS_PER_BATCH + writer.markers for writer in writers)
-    expected += FIRST_RECORDS
-    if ends != [expected] * PARTITION_COUNT:
+    markers = sum(writer.markers for writer in writers)
+    expected = [
+        FIRST_RECORDS
+        + markers
+        + RECORDS_PER_BATCH * sum(each.batches_of(index) for each in writers)
+        for index in range(PARTITION_COUNT)
+    ]
+    if ends != expected:
         raise RefusedError(f"{peer.name} acknowledged {expected} and ends at {ends}")
     peer.delete_topic(topic)
     return measurement

@@ -10,9 +10,15 @@ from functools import partial
 from itertools import count
 
 from benchmarks.comparison import Row, observed
-from benchmarks.frames import RefusedError, append_first, create_wide_topic, produce_frame
+from benchmarks.frames import (
+    RefusedError,
+    append_first,
+    create_wide_topic,
+    leaders,
+    produce_frame,
+)
 from benchmarks.measure import Load, Measurement
-from benchmarks.peers import NO_SETTINGS, Peer, peers_with_options
+from benchmarks.peers import NO_SETTINGS, FoundPeers, Peer, peers_with_options
 from benchmarks.run import run
 from benchmarks.transactions import (
     VERSION_1,
@@ -32,7 +38,7 @@ FIRST_RECORDS = 1
 _topic_numbers = count()
 
 
-def find_peers() -> tuple[list[Peer], dict[str, str]]:
+def find_peers() -> FoundPeers:
     """The mock cluster writes no markers and speaks no transaction version 2."""
     return peers_with_options(NO_SETTINGS)
 
@@ -41,8 +47,8 @@ def new_topic(peer: Peer, partition_count: int) -> str:
     """A topic whose leaders know of it, because each has a first record."""
     topic = f"transactions-{next(_topic_numbers)}"
     create_wide_topic(peer.bootstrap_server, topic, partition_count)
-    for partition in range(partition_count):
-        append_first(peer.bootstrap_server, produce_frame(topic, FIRST_RECORDS, 100, partition))
+    for partition, leader in enumerate(leaders(peer.bootstrap_server, topic)):
+        append_first(leader, produce_frame(topic, FIRST_RECORDS, 100, partition))
     return topic
 
 

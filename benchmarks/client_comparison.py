@@ -13,10 +13,12 @@ from statistics import median
 
 from benchmarks.client_task import Done
 from benchmarks.comparison import say
+from benchmarks.history import CONFLUENT, OURS, Figure, MeasuredRow, ratio_name
 from benchmarks.kafka_jars import UnavailableError
 from benchmarks.measure import commit, machine, other_work
-from benchmarks.peers import Peer, peers_with_options
-from benchmarks.report import RESULTS, number, table
+from benchmarks.peers import NO_SETTINGS, Peer, peers_with_one_process
+from benchmarks.report import RESULTS
+from benchmarks.text_table import number, table
 
 DEFAULT_ROUNDS = 3
 DEFAULT_SECONDS = 2.0
@@ -39,6 +41,12 @@ class Question:
     ours: Sequence[str]
     prepare: Prepare
     check: Check
+    # Programs of ours, and those of confluent-kafka that do the same.
+    twins: Mapping[str, str] = field(default_factory=dict)
+
+    def row_name(self, program: str) -> str:
+        """The name of the row that is kept of a program of ours."""
+        return f"client {self.name}, {program.removeprefix('ottla').lstrip(' .')}"
 
 
 @dataclass
@@ -55,20 +63,34 @@ class Rounds:
             each.cpu_seconds * 1e6 / max(1, each.records) for each in self.done[broker, program]
         )
 
-    def ratio(self, broker: str, ours: str, theirs: str) -> float:
-        """The median of the rounds' ratios: both were measured within seconds."""
+    def ratios(self, broker: str, ours: str, theirs: str) -> list[float]:
+        """Round by round: both were measured within seconds."""
         pairs = zip(self.rates(broker, ours), self.rates(broker, theirs), strict=True)
-        return median(own / max(1e-9, other) for own, other in pairs)
+        return [own / max(1e-9, other) for own, other in pairs]
+
+    def ratio(self, broker: str, ours: str, theirs: str) -> float:
+        """The median of the rounds' ratios."""
+        return median(self.ratios(broker, ours, theirs))
+
+    def figures(self, broker: str, program: str) -> dict[str, Figure]:
+        """What is kept of a program."""
+        costs = [
+            each.cpu_seconds * 1e6 / max(1, each.records) for each in self.done[broker, program]
+        ]
+        return {
+            "throughput": Figure.of(self.rates(broker, program)),
+            "cpu_us_per_record": Figure.of(costs),
+        }
 
 
-def run_question(question: Question) -> None:
+def run_question(question: Question) -> ClientReport:
     """Starts the brokers, runs the programs, and prints and writes what came out."""
     rounds = int(os.environ.get("BENCH_ROUNDS", DEFAULT_ROUNDS))
     seconds = float(os.environ.get("BENCH_SECONDS", DEFAULT_SECONDS))
     chosen = os.environ.get("BENCH_PROGRAMS")
     programs = [name for name in question.programs if not chosen or chosen in name]
     load_before = other_work()
-    peers, missing = peers_with_options({})
+    peers, missing = peers_with_one_process(NO_SETTINGS)
     results = Rounds()
     started: list[Peer] = []
     try:
@@ -96,6 +118,7 @@ def run_question(question: Question) -> None:
     report = ClientReport(question, programs, started, rounds, seconds, load_before, results)
     print(report.markdown())
     print(f"written to {report.write(missing)}", file=sys.stderr)
+    return report
 
 
 def measure_program(
@@ -129,7 +152,7 @@ class ClientReport:
 
     def markdown(self) -> str:
         where = machine()
-        packages = ", ".join(f"{name} {installed_version(name)}" for name in PACKAGES)
+        packages = ", ".join(f"{name} {version}" for name, version in self.packages().items())
         brokers = ", ".join(f"{peer.name} = {peer.version}" for peer in self.peers)
         heading = (
             f"{where['processor']}, {where['cores']} cores, Python {where['python']}; {packages}; "
@@ -156,6 +179,31 @@ class ClientReport:
         ]
         return table(header, lines)
 
+    def rows(self) -> list[MeasuredRow]:
+        """What is kept over time: our programs beside their twins."""
+        return [
+            MeasuredRow(
+                row=self.question.row_name(program),
+                driver=f"client, broker {peer.name}",
+                unit="records/s",
+                peers={
+                    OURS: self.results.figures(peer.name, program),
+                    CONFLUENT: self.results.figures(peer.name, twin),
+                },
+                ratios={
+                    ratio_name(OURS, CONFLUENT): Figure.of(
+                        self.results.ratios(peer.name, program, twin)
+                    )
+                },
+            )
+            for peer in self.peers
+            for program, twin in self.question.twins.items()
+            if program in self.programs and twin in self.programs
+        ]
+
+    def packages(self) -> dict[str, str]:
+        return {name: installed_version(name) for name in PACKAGES}
+
     def write(self, missing: dict[str, str]) -> str:
         RESULTS.mkdir(exist_ok=True)
         path = RESULTS / f"client-{self.question.name}.json"
@@ -163,7 +211,7 @@ class ClientReport:
             "commit": commit(),
             "machine": machine(),
             "load average before": self.load_before,
-            "packages": {name: installed_version(name) for name in PACKAGES},
+            "packages": self.packages(),
             "brokers": {peer.name: peer.version for peer in self.peers},
             "left out": missing,
             "seconds per measurement": self.seconds,

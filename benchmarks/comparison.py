@@ -8,11 +8,16 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from statistics import median
+from typing import NamedTuple
 
+from benchmarks.frames import RefusedError
 from benchmarks.measure import MEGABYTE, Load, Measurement
 from benchmarks.peers import Peer
+from confluent_kafka import KafkaException
 
 DURATION = "ms"
+# What a broker can do to a load; the other rows are measured all the same, and the run fails at its end.
+FAILURES = (RefusedError, OSError, EOFError, KafkaException)
 
 
 @dataclass(frozen=True)
@@ -32,14 +37,39 @@ class Row:
         return f"{self.question}, {self.name}"
 
 
+class Failure(NamedTuple):
+    """A row that a peer could not be measured in."""
+
+    row: Row
+    peer: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.row.title} ({self.row.driver}) failed on {self.peer}: {self.reason}"
+
+
 @dataclass
 class Results:
     """Measurements by row and peer, in the order of the rounds."""
 
     rounds: dict[Row, dict[str, list[Measurement]]] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
 
     def add(self, row: Row, peer: str, measurement: Measurement) -> None:
         self.rounds.setdefault(row, {}).setdefault(peer, []).append(measurement)
+
+    def of(self, row: Row, peer: str) -> list[Measurement]:
+        """A measurement for each round, or none at all."""
+        return self.rounds.get(row, {}).get(peer, [])
+
+    def fail(self, row: Row, peer: str, reason: str) -> None:
+        """The peer is left out of the row, its earlier rounds too: ratios are those of rounds that both have."""
+        self.failures.append(Failure(row, peer, reason))
+        self.rounds.get(row, {}).pop(peer, None)
+
+    def has_failed(self, row: Row, peer: str) -> bool:
+        return any((failure.row, failure.peer) == (row, peer) for failure in self.failures)
 
 
 def observed(peer: Peer, unit: str, run: Callable[[], Load]) -> tuple[Measurement, Load]:
@@ -47,7 +77,7 @@ def observed(peer: Peer, unit: str, run: Callable[[], Load]) -> tuple[Measuremen
     cpu_before, own_before = peer.cpu_seconds(), time.process_time()
     load = run()
     cpu = peer.cpu_seconds() - cpu_before
-    own = time.process_time() - own_before
+    own = time.process_time() - own_before + load.client_cpu_seconds
     amounts = {
         "requests/s": load.requests,
         "transactions/s": load.requests,
@@ -69,9 +99,9 @@ Scenario = Callable[[], AbstractContextManager[Callable[[], float]]]
 
 
 def timed(peer: Peer, seconds: float, scenario: Scenario) -> Measurement:
-    """Runs a scenario again and again for some seconds, at least once; the median counts.
+    """Runs a scenario again and again for some seconds, at least once.
 
-    The kernel tells processor time in steps of ten milliseconds: only the mean of many says something.
+    Of the durations the median counts, of processor time the mean.
     """
     durations: list[float] = []
     cpu = own = 0.0
@@ -109,8 +139,15 @@ def compare(rows: Sequence[Row], peers: Sequence[Peer], *, rounds: int, seconds:
         order = [*peers[shift:], *peers[:shift]]
         for row in rows:
             for peer in order:
+                if results.has_failed(row, peer.name):
+                    continue
                 say(f"round {number} of {rounds}: {row.title} ({row.driver}) on {peer.name}")
-                measurement = row.run(peer, seconds)
+                try:
+                    measurement = row.run(peer, seconds)
+                except FAILURES as error:
+                    results.fail(row, peer.name, f"{type(error).__name__}: {error}")
+                    say(results.failures[-1].text)
+                    continue
                 if number > 0:
                     results.add(row, peer.name, measurement)
     return results

@@ -57,8 +57,8 @@ def set_heartbeat_interval(bootstrap_server: str, group_id: str, milliseconds: i
 class ConsumerMember:
     """One member: its epoch, what it owns, and whether it waits for an answer."""
 
-    def __init__(self, bootstrap_server: str, group_id: str, member_id: str, topic: str) -> None:
-        self.connection = RawConnection(bootstrap_server)
+    def __init__(self, coordinator: str, group_id: str, member_id: str, topic: str) -> None:
+        self.connection = RawConnection(coordinator)
         self.group_id = group_id
         self.member_id = member_id
         self.topic = topic
@@ -174,7 +174,7 @@ class ConsumerGroup:
         size: int,
         interval_ms: int,
     ) -> None:
-        self.bootstrap_server = bootstrap_server
+        self.coordinator = await_coordinator(bootstrap_server, group_id)
         self.group_id = group_id
         self.topic = topic
         self.partition_count = partition_count
@@ -183,7 +183,6 @@ class ConsumerGroup:
         self._by_descriptor: dict[int, ConsumerMember] = {}
         self._poll = select.epoll()
         self._idle: deque[tuple[float, ConsumerMember]] = deque()
-        await_coordinator(bootstrap_server, group_id)
         set_heartbeat_interval(bootstrap_server, group_id, interval_ms)
         for _ in range(size):
             self.connect_one()
@@ -192,7 +191,7 @@ class ConsumerGroup:
         """A member that may join."""
         name = f"member-{self._member_count}"
         self._member_count += 1
-        member = ConsumerMember(self.bootstrap_server, self.group_id, name, self.topic)
+        member = ConsumerMember(self.coordinator, self.group_id, name, self.topic)
         descriptor = member.connection.socket.fileno()
         self.members.append(member)
         self._by_descriptor[descriptor] = member

@@ -90,6 +90,25 @@ def ottla_poll(task: Task) -> Done:
         return _poll(task, lambda: (consumer.poll(POLL_SECONDS),))
 
 
+def ottla_poll_arrow(task: Task) -> Done:
+    import pyarrow.compute as pc
+
+    records = value_bytes = 0
+    with ottla_consumer(task) as consumer:
+        watch = Stopwatch(task.seconds)
+        while not watch.is_over():
+            polled = consumer.poll_arrow(POLL_SECONDS)
+            for batch in polled.batches:
+                value_bytes += pc.sum(pc.binary_length(batch["value"])).as_py()
+            records += len(polled)
+            if records % task.records == 0:
+                # It reads all of them in a part of the time, and then again.
+                consumer.seek_to_beginning()
+        done = watch.done(records)
+    _check(value_bytes, records)
+    return done
+
+
 def ottla_iterate(task: Task) -> Done:
     with ottla_consumer(task) as consumer:
         return _iterate(task, consumer)
@@ -252,6 +271,7 @@ def kafka_python_iterate(task: Task) -> Done:
 CONSUMERS: dict[str, Program] = {
     "ottla poll": ottla_poll,
     "ottla iteration": ottla_iterate,
+    "ottla poll_arrow": ottla_poll_arrow,
     "ottla.aio poll": ottla_aio_poll,
     "confluent-kafka consume": confluent_consume,
     "confluent-kafka poll": confluent_poll,

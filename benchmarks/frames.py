@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
@@ -17,6 +18,7 @@ from ottla.wire.messages.create_topics import (
 )
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -36,6 +38,8 @@ FETCH_VERSION = 12  # the last one that names topics by name
 METADATA_VERSION = 9
 LIST_OFFSETS_VERSION = 5
 CREATE_TOPICS_VERSION = 5
+FIND_COORDINATOR_VERSION = 4
+GROUP_KEY, TRANSACTION_KEY = 0, 1
 DELETE_TOPICS_VERSION = 4
 CLIENT_ID = "bench"
 # Records of long ago would be removed by retention while they are measured.
@@ -91,9 +95,9 @@ def append_once(connection: RawConnection, frame: bytes) -> int:
     return len(answer) + SIZE_BYTES
 
 
-def append_first(bootstrap_server: str, frame: bytes) -> int:
+def append_first(leader: str, frame: bytes) -> int:
     """As `append_once`, to a new topic: its leader may know of it a moment later than the metadata."""
-    with RawConnection(bootstrap_server) as connection:
+    with RawConnection(leader) as connection:
         for _ in range(TRY_LIMIT):
             try:
                 return append_once(connection, frame)
@@ -119,15 +123,50 @@ def fetch_once(connection: RawConnection, frame: bytes, expected_bytes: int) -> 
 
 def create_topic(bootstrap_server: str, topic: str) -> None:
     """Has the broker create a topic, as clients do, by asking for its metadata."""
+    leaders(bootstrap_server, topic)
+
+
+def leaders(bootstrap_server: str, topic: str) -> list[str]:
+    """The address of the leader of each partition, once all have one."""
     with RawConnection(bootstrap_server) as connection:
         for _ in range(TRY_LIMIT):
             request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
             response = connection.call(request, MetadataResponse, METADATA_VERSION)
             (found,) = response.topics
             if found.error_code == 0 and all(each.leader_id >= 0 for each in found.partitions):
-                return
+                nodes = {node.node_id: f"{node.host}:{node.port}" for node in response.brokers}
+                by_index = {each.partition_index: each.leader_id for each in found.partitions}
+                return [nodes[by_index[index]] for index in range(len(by_index))]
             time.sleep(TRY_SECONDS)
     raise RefusedError(f"topic {topic} was not created: error {found.error_code}")
+
+
+def partitions_by_leader(
+    bootstrap_server: str, topic: str, partitions: Iterable[int]
+) -> dict[str, list[int]]:
+    """Which of some partitions each leader has."""
+    by_partition = leaders(bootstrap_server, topic)
+    found: dict[str, list[int]] = {}
+    for partition in partitions:
+        found.setdefault(by_partition[partition], []).append(partition)
+    return found
+
+
+def coordinator(bootstrap_server: str, key: str, key_type: int) -> str | None:
+    """The address of the coordinator of a group or a transactional id; None if there is none yet."""
+    return coordinators(bootstrap_server, [key], key_type).get(key)
+
+
+def coordinators(bootstrap_server: str, keys: Sequence[str], key_type: int) -> dict[str, str]:
+    """The addresses of the coordinators of those that have one."""
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
+    with RawConnection(bootstrap_server) as connection:
+        answer = connection.call(request, FindCoordinatorResponse, FIND_COORDINATOR_VERSION)
+    return {
+        found.key: f"{found.host}:{found.port}"
+        for found in answer.coordinators
+        if found.error_code == ErrorCode.NONE
+    }
 
 
 def create_wide_topic(bootstrap_server: str, topic: str, partition_count: int) -> None:
@@ -153,25 +192,32 @@ def delete_topic(bootstrap_server: str, topic: str) -> None:
         connection.call(request, DeleteTopicsResponse, DELETE_TOPICS_VERSION)
 
 
-def end_offsets(bootstrap_server: str, topic: str, partition_count: int) -> list[int]:
-    """The offsets after the last record of each partition."""
-    wanted = [
-        ListOffsetsPartition(partition_index=index, timestamp=LATEST)
-        for index in range(partition_count)
-    ]
-    request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=wanted)]
-    )
-    with RawConnection(bootstrap_server) as connection:
-        response = connection.call(request, ListOffsetsResponse, LIST_OFFSETS_VERSION)
-    return [partition.offset for partition in response.topics[0].partitions]
+def end_offsets(
+    bootstrap_server: str, topic: str, partition_count: int, isolation_level: int = 0
+) -> list[int]:
+    """The offsets after the last record of each partition, as its leader says."""
+    found: dict[int, int] = {}
+    by_leader = partitions_by_leader(bootstrap_server, topic, range(partition_count))
+    for address, partitions in by_leader.items():
+        wanted = [
+            ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in partitions
+        ]
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=isolation_level,
+            topics=[ListOffsetsTopic(name=topic, partitions=wanted)],
+        )
+        with RawConnection(address) as connection:
+            response = connection.call(request, ListOffsetsResponse, LIST_OFFSETS_VERSION)
+        for partition in response.topics[0].partitions:
+            found[partition.partition_index] = partition.offset
+    return [found[index] for index in range(partition_count)]
 
 
 def append_one(bootstrap_server: str, topic: str) -> bool:
     """Whether the broker is far enough to acknowledge a record."""
     try:
-        create_topic(bootstrap_server, topic)
-        with RawConnection(bootstrap_server) as connection:
+        with RawConnection(leaders(bootstrap_server, topic)[0]) as connection:
             append_once(connection, produce_frame(topic, 1, 100))
     except (OSError, RefusedError):
         return False

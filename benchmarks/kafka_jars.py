@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+import urllib.request
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-# The newest on Maven Central of each; the tests use them too. Programs with a broker or tools of Kafka have all
-# jars of the server's version.
+# The newest on Maven Central of each; the tests use them too. `make bench` says when there is a newer server: write its
+# version here, and run tests/clients and tests/groups with it. Programs with a broker or tools of Kafka have all jars
+# of the server's version.
 KAFKA_CLIENT_VERSION = "4.4.0"
 KAFKA_SERVER_VERSION = "4.3.1"
 DOWNLOAD_SECONDS = 180
@@ -39,8 +42,35 @@ _WITHOUT_OTHERS = """
       <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"""
 
 
+METADATA = "https://repo1.maven.org/maven2/org/apache/kafka/kafka_2.13/maven-metadata.xml"
+METADATA_SECONDS = 5.0
+RELEASED = re.compile(r"<version>(\d+(?:\.\d+)+)</version>")
+
+
 class UnavailableError(Exception):
     """A peer cannot run here; the message says why."""
+
+
+def newer_server(read: Callable[[], str] | None = None) -> str | None:
+    """The newest version of Kafka's broker on Maven Central if it is newer than ours; None if it cannot be asked."""
+    try:
+        text = (read or _read_metadata)()
+    except OSError:
+        return None
+    newest = max(map(_numbers, RELEASED.findall(text)), default=())
+    if newest <= _numbers(KAFKA_SERVER_VERSION):
+        return None
+    return ".".join(map(str, newest))
+
+
+def _read_metadata() -> str:
+    with urllib.request.urlopen(METADATA, timeout=METADATA_SECONDS) as answer:
+        text: bytes = answer.read()
+    return text.decode()
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def kafka_jars() -> Path:

@@ -32,6 +32,13 @@ class Burst(NamedTuple):
     answer_bytes: int
 
 
+class Target(NamedTuple):
+    """A broker, and the bursts that it is sent in turn."""
+
+    address: str
+    bursts: Sequence[Burst]
+
+
 class Sent(NamedTuple):
     """What was sent and answered."""
 
@@ -42,8 +49,8 @@ class Sent(NamedTuple):
 class _Stream:
     """One connection and the bursts on it that are not answered yet."""
 
-    def __init__(self, bootstrap_server: str, bursts: Sequence[Burst]) -> None:
-        self.connection = RawConnection(bootstrap_server)
+    def __init__(self, address: str, bursts: Sequence[Burst]) -> None:
+        self.connection = RawConnection(address)
         self.socket = self.connection.socket
         # Python's own timeout costs a system call more per send and receive than the kernel's.
         self.socket.settimeout(None)
@@ -71,15 +78,20 @@ class _Stream:
 
 
 def drive(
-    bootstrap_server: str,
-    bursts: Sequence[Burst],
+    targets: Sequence[Target],
     *,
     seconds: float,
     bursts_in_flight: int,
     connection_count: int = 1,
 ) -> Sent:
-    """Keeps a number of bursts in flight on every connection; ends when all are answered."""
-    streams = [_Stream(bootstrap_server, bursts) for _ in range(connection_count)]
+    """Keeps a number of bursts in flight on every connection; ends when all are answered.
+
+    The connections are those of the targets in turn, and every target has one.
+    """
+    streams = [
+        _Stream(*targets[number % len(targets)])
+        for number in range(max(connection_count, len(targets)))
+    ]
     by_descriptor = {stream.socket.fileno(): stream for stream in streams}
     poll = select.poll()
     for descriptor in by_descriptor:
@@ -112,11 +124,11 @@ def drive(
             stream.connection.close()
 
 
-def one_by_one(bootstrap_server: str, burst: Burst, *, seconds: float) -> list[float]:
+def one_by_one(address: str, burst: Burst, *, seconds: float) -> list[float]:
     """Seconds until the answer, the next request being sent when the one before is answered."""
     buffer = bytearray(RECEIVE_BYTES)
     latencies = []
-    stream = _Stream(bootstrap_server, [burst])
+    stream = _Stream(address, [burst])
     end = time.perf_counter() + seconds
     try:
         while (sent := time.perf_counter()) < end:
@@ -129,13 +141,13 @@ def one_by_one(bootstrap_server: str, burst: Burst, *, seconds: float) -> list[f
     return latencies
 
 
-def at_rate(bootstrap_server: str, burst: Burst, *, seconds: float, per_second: int) -> list[float]:
+def at_rate(address: str, burst: Burst, *, seconds: float, per_second: int) -> list[float]:
     """Seconds until the answer, counted from when the request was due, whatever came before.
 
     A stall of the broker therefore counts for every request that was due in it.
     """
     buffer = bytearray(RECEIVE_BYTES)
-    stream = _Stream(bootstrap_server, [burst])
+    stream = _Stream(address, [burst])
     count = int(seconds * per_second)
     latencies: list[float] = []
     sent = 0

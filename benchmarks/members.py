@@ -14,13 +14,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from benchmarks.frames import CLIENT_ID, TRY_LIMIT, TRY_SECONDS, RefusedError
+from benchmarks.frames import (
+    CLIENT_ID,
+    GROUP_KEY,
+    TRY_LIMIT,
+    TRY_SECONDS,
+    RefusedError,
+    coordinator,
+)
 
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
 from ottla.wire.compile import decode_message, encode_stored
 from ottla.wire.framing import SIZE_BYTES, frame_request, read_size
-from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import (
     JoinGroupRequest,
@@ -43,7 +49,6 @@ from ottla.wire.stored.consumer_protocol import (
     TopicPartition,
 )
 
-FIND_COORDINATOR_VERSION = 3
 JOIN_VERSION = 9
 SYNC_VERSION = 5
 HEARTBEAT_VERSION = 4
@@ -65,29 +70,28 @@ SUBSCRIPTION = encode_stored(ConsumerProtocolSubscription(topics=[TOPIC]), PROTO
 JOIN_AGAIN = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
 
 
-def await_coordinator(bootstrap_server: str, group_id: str) -> None:
-    """Waits until the broker coordinates the group; the first group of all creates an internal topic."""
-    request = FindCoordinatorRequest(key=group_id)
-    with RawConnection(bootstrap_server) as connection:
-        for _ in range(TRY_LIMIT):
-            answer = connection.call(request, FindCoordinatorResponse, FIND_COORDINATOR_VERSION)
-            if answer.error_code == ErrorCode.NONE and _is_loaded(connection, group_id):
-                return
-            time.sleep(TRY_SECONDS)
-    raise RefusedError(f"group {group_id} has no coordinator: error {answer.error_code}")
+def await_coordinator(bootstrap_server: str, group_id: str) -> str:
+    """The address of the group's coordinator, once it is one; the first group of all creates an internal topic."""
+    for _ in range(TRY_LIMIT):
+        address = coordinator(bootstrap_server, group_id, GROUP_KEY)
+        if address is not None and _is_loaded(address, group_id):
+            return address
+        time.sleep(TRY_SECONDS)
+    raise RefusedError(f"group {group_id} has no coordinator")
 
 
-def _is_loaded(connection: RawConnection, group_id: str) -> bool:
+def _is_loaded(address: str, group_id: str) -> bool:
     request = HeartbeatRequest(group_id=group_id, generation_id=0, member_id="nobody")
-    answer = connection.call(request, HeartbeatResponse, HEARTBEAT_VERSION)
+    with RawConnection(address) as connection:
+        answer = connection.call(request, HeartbeatResponse, HEARTBEAT_VERSION)
     return bool(answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class Member:
     """One member: what it waits for and, once it has an assignment, in which generation."""
 
-    def __init__(self, bootstrap_server: str, group_id: str) -> None:
-        self.connection = RawConnection(bootstrap_server)
+    def __init__(self, coordinator: str, group_id: str) -> None:
+        self.connection = RawConnection(coordinator)
         self.group_id = group_id
         self.member_id = ""
         self.generation = -1
@@ -192,19 +196,18 @@ class Group:
         size: int,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
-        self.bootstrap_server = bootstrap_server
+        self.coordinator = await_coordinator(bootstrap_server, group_id)
         self.group_id = group_id
         self.heartbeat_seconds = heartbeat_seconds
         self.members: list[Member] = []
         self._by_descriptor: dict[int, Member] = {}
         self._poll = select.epoll()
-        await_coordinator(bootstrap_server, group_id)
         for _ in range(size):
             self.connect_one()
 
     def connect_one(self) -> Member:
         """Somebody who may join."""
-        member = Member(self.bootstrap_server, self.group_id)
+        member = Member(self.coordinator, self.group_id)
         descriptor = member.connection.socket.fileno()
         self.members.append(member)
         self._by_descriptor[descriptor] = member

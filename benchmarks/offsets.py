@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.frames import CLIENT_ID, FLEXIBLE_HEADER_BYTES, RefusedError
+from benchmarks.frames import (
+    CLIENT_ID,
+    FLEXIBLE_HEADER_BYTES,
+    GROUP_KEY,
+    RefusedError,
+    coordinators,
+)
 
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
@@ -63,12 +69,19 @@ def check_commit(answer: bytes) -> int:
     return len(answer) + SIZE_BYTES
 
 
-def committed(connection: RawConnection, group_ids: Sequence[str]) -> dict[str, list[int] | None]:
+def committed(bootstrap_server: str, group_ids: Sequence[str]) -> dict[str, list[int] | None]:
     """The offsets of groups that have committed to one topic, by partition; None if a coordinator is not ready."""
-    wanted = [OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in group_ids]
-    request = OffsetFetchRequest(groups=wanted)
-    response = connection.call(request, OffsetFetchResponse, FETCH_VERSION)
-    return {group.group_id: _offsets(group) for group in response.groups}
+    found: dict[str, list[int] | None] = dict.fromkeys(group_ids)
+    by_address: dict[str, list[str]] = {}
+    for group_id, address in coordinators(bootstrap_server, group_ids, GROUP_KEY).items():
+        by_address.setdefault(address, []).append(group_id)
+    for address, groups in by_address.items():
+        wanted = [OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in groups]
+        with RawConnection(address) as connection:
+            request = OffsetFetchRequest(groups=wanted)
+            response = connection.call(request, OffsetFetchResponse, FETCH_VERSION)
+        found |= {group.group_id: _offsets(group) for group in response.groups}
+    return found
 
 
 def _offsets(group: OffsetFetchResponseGroup) -> list[int] | None:

@@ -11,13 +11,15 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
 import confluent_kafka
 from benchmarks.frames import append_one, create_topic, delete_topic
 from benchmarks.kafka_jars import KAFKA_SERVER_VERSION, UnavailableError, kafka_jars
-from benchmarks.measure import cpu_seconds
+from benchmarks.measure import Memory, cpu_seconds, memory_of
+from benchmarks.process_tree import descendants
 
 from ottla.version import VERSION
 
@@ -117,8 +119,15 @@ class Peer(ABC):
                 self.process.communicate()
             self.process = None
 
+    def pids(self) -> list[int]:
+        """Its process, and those that this has started."""
+        return [self.pid]
+
     def cpu_seconds(self) -> float:
-        return cpu_seconds(self.pid)
+        return sum(map(cpu_seconds, self.pids()))
+
+    def memory(self) -> Memory:
+        return sum(map(memory_of, self.pids()), Memory(0.0, 0.0))
 
     def create_topic(self, topic: str) -> None:
         create_topic(self.bootstrap_server, topic)
@@ -140,6 +149,35 @@ class Ottla(Peer):
             *("--data", str(self.folder)),
             *(word for name, value in settings.items() for word in ("--set", f"{name}={value}")),
         ]
+
+
+class OttlaWorkers(Ottla):
+    """`ottla serve --workers 2`: a supervisor and two nodes, each a process."""
+
+    name = "ottla-2"
+    version = f"{VERSION}, 2 workers"
+    workers = 2
+
+    def __init__(self, settings: Mapping[str, object] = NO_SETTINGS) -> None:
+        require_workers()
+        super().__init__(settings)
+
+    def command(self) -> list[str]:
+        return [*super().command(), "--workers", str(self.workers)]
+
+    def pids(self) -> list[int]:
+        return [self.pid, *(process.pid for process in descendants(self.pid))]
+
+
+@cache
+def serve_help() -> str:
+    command = [sys.executable, "-m", "ottla", "serve", "--help"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def require_workers() -> None:
+    if "--workers" not in serve_help():
+        raise UnavailableError("this version of ottla serve has no --workers")
 
 
 class MockCluster(Peer):
@@ -240,18 +278,33 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def available_peers() -> tuple[list[Peer], dict[str, str]]:
+# Which peers a run has, and why others are left out of it.
+FoundPeers = tuple[list[Peer], dict[str, str]]
+
+
+def available_peers() -> FoundPeers:
     """Ours first, then the peers that can run here, and why the others cannot."""
-    peers, missing = peers_with_options(NO_SETTINGS)
-    return [peers[0], MockCluster(), *peers[1:]], missing
+    return found_peers(Ottla, OttlaWorkers, MockCluster, ApacheKafka)
 
 
-def peers_with_options(settings: Mapping[str, object]) -> tuple[list[Peer], dict[str, str]]:
+def peers_with_options(settings: Mapping[str, object]) -> FoundPeers:
     """As `available_peers`, with options set; the mock cluster has none and speaks old versions of the group APIs."""
-    peers: list[Peer] = [Ottla(settings)]
-    missing = {}
-    try:
-        peers.append(ApacheKafka(settings))
-    except UnavailableError as error:
-        missing[ApacheKafka.name] = str(error)
+    return found_peers(Ottla, OttlaWorkers, ApacheKafka, settings=settings)
+
+
+def peers_with_one_process(settings: Mapping[str, object]) -> FoundPeers:
+    """As `peers_with_options`, but for our workers."""
+    return found_peers(Ottla, ApacheKafka, settings=settings)
+
+
+def found_peers(
+    ours: type[Peer], *others: type[Peer], settings: Mapping[str, object] = NO_SETTINGS
+) -> FoundPeers:
+    """The peers that can run here; ours is the first and has to."""
+    peers, missing = [ours(settings)], {}
+    for kind in others:
+        try:
+            peers.append(kind(settings))
+        except UnavailableError as error:
+            missing[kind.name] = str(error)
     return peers, missing

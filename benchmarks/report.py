@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.comparison import DURATION, Results, Row
-from benchmarks.measure import Measurement, Memory, commit, machine
+from benchmarks.history import OURS, WORKERS, Figure, MeasuredRow, ratio_name
+from benchmarks.measure import PERCENTILES, Measurement, Memory, commit, machine
+from benchmarks.text_table import number, table
 
-OURS = "ottla"
 RESULTS = Path(__file__).with_name("results")
 NOT_MEASURED = "–"  # noqa: RUF001 (the sign for it)
 
@@ -23,14 +25,6 @@ COSTS: dict[str, Cost] = {
 }
 
 
-def number(value: float) -> str:
-    """Three significant digits, without exponents."""
-    if value >= 100:
-        digits = f"{value:.3g}"
-        return f"{float(digits):,.0f}"
-    return f"{value:.3g}"
-
-
 def median_of(
     measurements: Iterable[Measurement], what: Callable[[Measurement], float | None]
 ) -> float | None:
@@ -38,14 +32,21 @@ def median_of(
     return median(values) if values else None
 
 
-def median_ratio(ours: list[Measurement], theirs: list[Measurement]) -> float:
-    """The median of the rounds' ratios, above 1 where ours is faster; both were measured within seconds."""
-    return median(_ratio(own, peer) for own, peer in zip(ours, theirs, strict=True))
+def ratios(ours: list[Measurement], theirs: list[Measurement]) -> list[float]:
+    """Round by round, above 1 where ours is faster; both were measured within seconds."""
+    return [_ratio(own, peer) for own, peer in zip(ours, theirs, strict=True)]
+
+
+def median_ratio(ours: list[Measurement], theirs: list[Measurement]) -> float | None:
+    """The median of the rounds' ratios, if both have any."""
+    return median(ratios(ours, theirs)) if ours and theirs else None
 
 
 def _ratio(own: Measurement, peer: Measurement) -> float:
-    if own.duration_ms is not None and peer.duration_ms is not None:
-        return peer.duration_ms / max(1e-9, own.duration_ms)
+    for measure in (_duration_ms, _p99_ms):
+        own_value, peer_value = measure(own), measure(peer)
+        if own_value is not None and peer_value is not None:
+            return peer_value / max(1e-9, own_value)
     return own.throughput / max(1e-9, peer.throughput)
 
 
@@ -64,8 +65,46 @@ class Report:
     loaded: dict[str, Memory]
 
     @property
+    def own(self) -> list[str]:
+        """Ours: one process, and workers if they were measured."""
+        return [name for name in (OURS, WORKERS) if name in self.versions]
+
+    @property
     def others(self) -> list[str]:
-        return [name for name in self.versions if name != OURS]
+        return [name for name in self.versions if name not in self.own]
+
+    def rows(self) -> list[MeasuredRow]:
+        """What is kept of it over time."""
+        return [self._measured_row(row) for row in self.results.rounds]
+
+    def _measured_row(self, row: Row) -> MeasuredRow:
+        by_peer = self.results.rounds[row]
+        found = {
+            ratio_name(own, other): Figure.of(ratios(by_peer[own], by_peer[other]))
+            for own in self.own
+            for other in by_peer
+            if own in by_peer and own != other
+        }
+        against = self._compared_with(row)
+        if against is not None:
+            for name, measurements in by_peer.items():
+                if others := self.results.of(against, name):
+                    rounds = ratios(measurements, others)
+                    found[ratio_name(name, against.title)] = Figure.of(rounds)
+        return MeasuredRow(
+            row=row.title,
+            driver=row.driver,
+            unit=row.unit,
+            peers={name: figures(rounds) for name, rounds in by_peer.items()},
+            ratios=found,
+        )
+
+    def _compared_with(self, row: Row) -> Row | None:
+        found = (each for each in self.results.rounds if _is_compared_with(row, each))
+        return next(found, None)
+
+    def starts(self) -> MeasuredRow:
+        return measured_starts(self.start_seconds, self.idle, self.loaded)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -82,7 +121,9 @@ class Report:
                     "driver": row.driver,
                     "unit": row.unit,
                     "ratio": {
-                        peer: median_ratio(by_peer[OURS], by_peer[peer]) for peer in self.others
+                        peer: median_ratio(by_peer[OURS], by_peer[peer])
+                        for peer in self.others
+                        if OURS in by_peer and peer in by_peer
                     }
                     if row.unit
                     else {},
@@ -93,6 +134,7 @@ class Report:
                 }
                 for row, by_peer in self.results.rounds.items()
             ],
+            "failures": [failure.text for failure in self.results.failures],
             "start seconds": self.start_seconds,
             "memory idle": {name: asdict(memory) for name, memory in self.idle.items()},
             "memory after load": {name: asdict(memory) for name, memory in self.loaded.items()},
@@ -101,7 +143,7 @@ class Report:
     def markdown(self) -> str:
         tables = [
             *(self._heading(), self._throughput(), self._between_rows(), self._latency()),
-            *(self._durations(), self._footprint()),
+            *(self._durations(), self._footprint(), self._failures()),
         ]
         return "\n\n".join(filter(None, tables))
 
@@ -129,36 +171,45 @@ class Report:
             )
         }
         header = [
-            *("row", "driver", "unit", OURS),
-            *(column for name in self.others for column in (name, f"ours / {name}")),
+            *("row", "driver", "unit"),
+            *self.own,
+            *(column for name in self.others for column in (name, *self._names_of_ratios(name))),
             *(f"{title} {name}" for title in costs for name in self.versions),
         ]
         return table(header, [self._throughput_cells(row, list(costs.values())) for row in rows])
 
     def _throughput_cells(self, row: Row, costs: list[Cost]) -> list[str]:
-        by_peer = self.results.rounds[row]
         cells = [row.title, row.driver, row.unit]
-        cells.append(_cell(median_of(by_peer[OURS], lambda each: each.throughput)))
+        cells += [self._median(row, name, lambda each: each.throughput) for name in self.own]
         for name in self.others:
-            cells.append(_cell(median_of(by_peer[name], lambda each: each.throughput)))
-            cells.append(f"{median_ratio(by_peer[OURS], by_peer[name]):.2f}")
+            cells.append(self._median(row, name, lambda each: each.throughput))
+            cells += [self._ratio(row, own, name) for own in self.own]
         for what in costs:
-            cells += [_cell(median_of(by_peer[name], what)) for name in self.versions]
+            cells += [self._median(row, name, what) for name in self.versions]
         return cells
+
+    def _names_of_ratios(self, other: str) -> list[str]:
+        return [f"ours / {other}" if own == OURS else f"{own} / {other}" for own in self.own]
+
+    def _median(self, row: Row, peer: str, what: Cost) -> str:
+        return _cell(median_of(self.results.of(row, peer), what))
+
+    def _ratio(self, row: Row, peer: str, other: str) -> str:
+        ratio = median_ratio(self.results.of(row, peer), self.results.of(row, other))
+        return NOT_MEASURED if ratio is None else f"{ratio:.2f}"
 
     def _between_rows(self) -> str:
         """Rows that are compared with another row of the same broker."""
         lines = []
         for row in self.results.rounds:
-            other = next(
-                (each for each in self.results.rounds if _is_compared_with(row, each)), None
-            )
+            other = self._compared_with(row)
             if other is None:
                 continue
             cells = [row.title, other.name]
             for name in self.versions:
-                own, theirs = self.results.rounds[row][name], self.results.rounds[other][name]
-                cells.append(f"{median_ratio(own, theirs):.2f}")
+                own, theirs = self.results.of(row, name), self.results.of(other, name)
+                ratio = median_ratio(own, theirs)
+                cells.append(NOT_MEASURED if ratio is None else f"{ratio:.2f}")
                 cells.append(_cell(_cost_ratio(own, theirs)))
             lines.append(cells)
         header = [column for name in self.versions for column in (name, f"CPU {name}")]
@@ -172,37 +223,31 @@ class Report:
         for row in rows:
             cells = [row.title]
             for name in self.versions:
-                measured = self.results.rounds[row][name]
-                cells += [
-                    f"{median(each.latency_ms[percentile] for each in measured):.3f}"
-                    for percentile in ("p50", "p99")
-                ]
+                for percentile in PERCENTILES:
+                    value = median_of(self.results.of(row, name), partial(_latency_ms, percentile))
+                    cells.append(NOT_MEASURED if value is None else f"{value:.3f}")
             lines.append(cells)
-        header = [
-            f"{name} {percentile} ms" for name in self.versions for percentile in ("p50", "p99")
-        ]
+        header = [f"{name} {percentile} ms" for name in self.versions for percentile in PERCENTILES]
         return table(["row", *header], lines)
 
     def _durations(self) -> str:
         rows = [row for row in self.results.rounds if row.unit == DURATION]
         if not rows:
             return ""
-        header = [
-            *("row", "driver", f"{OURS} ms"),
-            *(column for name in self.others for column in (f"{name} ms", f"{name} / ours")),
-            *(f"CPU ms {name}" for name in self.versions),
-        ]
+        header = ["row", "driver", *(f"{own} ms" for own in self.own)]
+        for name in self.others:
+            header += [f"{name} ms"]
+            header += [f"{name} / ours" if own == OURS else f"{name} / {own}" for own in self.own]
+        header += [f"CPU ms {name}" for name in self.versions]
         return table(header, [self._duration_cells(row) for row in rows])
 
     def _duration_cells(self, row: Row) -> list[str]:
-        by_peer = self.results.rounds[row]
-        cells = [row.title, row.driver, _cell(median_of(by_peer[OURS], _duration_ms))]
+        cells = [row.title, row.driver]
+        cells += [self._median(row, name, _duration_ms) for name in self.own]
         for name in self.others:
-            cells.append(_cell(median_of(by_peer[name], _duration_ms)))
-            cells.append(f"{median_ratio(by_peer[OURS], by_peer[name]):.2f}")
-        cells += [
-            _cell(median_of(by_peer[name], lambda each: each.cpu_ms)) for name in self.versions
-        ]
+            cells.append(self._median(row, name, _duration_ms))
+            cells += [self._ratio(row, own, name) for own in self.own]
+        cells += [self._median(row, name, lambda each: each.cpu_ms) for name in self.versions]
         return cells
 
     def _footprint(self) -> str:
@@ -219,6 +264,9 @@ class Report:
                 ]
             )
         return table(["", *self.versions], lines)
+
+    def _failures(self) -> str:
+        return "\n".join(f"- {failure.text}" for failure in self.results.failures)
 
 
 def _is_compared_with(row: Row, other: Row) -> bool:
@@ -239,14 +287,53 @@ def _duration_ms(measurement: Measurement) -> float | None:
     return measurement.duration_ms
 
 
+def _latency_ms(percentile: str, measurement: Measurement) -> float | None:
+    return measurement.latency_ms.get(percentile)
+
+
+def _p99_ms(measurement: Measurement) -> float | None:
+    return measurement.latency_ms.get("p99")
+
+
+def figures(measurements: Iterable[Measurement]) -> dict[str, Figure]:
+    """Every measure of the rounds."""
+    by_measure: dict[str, list[float]] = {}
+    for measurement in measurements:
+        for measure, value in measures(measurement).items():
+            by_measure.setdefault(measure, []).append(value)
+    return {measure: Figure.of(values) for measure, values in by_measure.items()}
+
+
+def measures(measurement: Measurement) -> dict[str, float]:
+    """What a measurement has, by name."""
+    found = asdict(measurement)
+    latencies: dict[str, float] = found.pop("latency_ms")
+    found |= {f"{percentile}_ms": value for percentile, value in latencies.items()}
+    if not found["throughput"]:
+        del found["throughput"]
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def measured_starts(
+    seconds: dict[str, list[float]], idle: dict[str, Memory], loaded: dict[str, Memory]
+) -> MeasuredRow:
+    """The row about starts and memory."""
+    peers = {
+        name: {
+            "duration_ms": Figure.of([each * 1e3 for each in seconds[name]]),
+            **{
+                f"{when}_{measure}": Figure.of([value])
+                for when, memories in (("idle", idle), ("loaded", loaded))
+                for measure, value in asdict(memories[name]).items()
+            },
+        }
+        for name in idle
+    }
+    return MeasuredRow("start, to the first acknowledged record", "raw", DURATION, peers, {})
+
+
 def _cell(value: float | None) -> str:
     return NOT_MEASURED if value is None else number(value)
-
-
-def table(header: list[str], lines: list[list[str]]) -> str:
-    """A Markdown table."""
-    rows = [header, ["---"] * len(header), *lines]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
 def write_json(name: str, report: Report) -> Path:

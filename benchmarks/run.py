@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 
 from benchmarks.comparison import Results, Row, compare
 from benchmarks.kafka_jars import UnavailableError
-from benchmarks.measure import Memory, memory_of, other_work
-from benchmarks.peers import Peer, available_peers
+from benchmarks.measure import Memory, other_work
+from benchmarks.peers import FoundPeers, Peer, available_peers
 from benchmarks.report import Report, write_json
 
-# Ours first, then the others that can run here, and why some cannot.
-FindPeers = Callable[[], tuple[list[Peer], dict[str, str]]]
+FindPeers = Callable[[], FoundPeers]
 
 DEFAULT_ROUNDS = 3
 DEFAULT_SECONDS = 1.2
@@ -34,15 +33,29 @@ class Starts:
 
     def rest(self, peers: Sequence[Peer]) -> None:
         time.sleep(IDLE_SECONDS)
-        self.idle = {peer.name: memory_of(peer.pid) for peer in peers}
+        self.idle = {peer.name: peer.memory() for peer in peers}
+
+
+def rounds_wanted() -> int:
+    return int(os.environ.get("BENCH_ROUNDS", DEFAULT_ROUNDS))
+
+
+def seconds_wanted() -> float:
+    return float(os.environ.get("BENCH_SECONDS", DEFAULT_SECONDS))
+
+
+def rows_wanted(rows: Sequence[Row]) -> list[Row]:
+    """Those whose title has one of the words of BENCH_ONLY, which have semicolons between them; else all."""
+    words = [word.strip() for word in os.environ.get("BENCH_ONLY", "").split(";") if word.strip()]
+    return [row for row in rows if not words or any(word in row.title for word in words)]
 
 
 def run(
     name: str, rows: Sequence[Row], *, starts: int, find_peers: FindPeers = available_peers
-) -> None:
+) -> Report:
     """The whole course; `starts` is how often every peer is started, the last time for the load."""
-    rounds = int(os.environ.get("BENCH_ROUNDS", DEFAULT_ROUNDS))
-    seconds = float(os.environ.get("BENCH_SECONDS", DEFAULT_SECONDS))
+    rounds, seconds = rounds_wanted(), seconds_wanted()
+    rows = rows_wanted(rows)
     load_before = other_work()
     peers, missing = find_peers()
     started = Starts()
@@ -57,7 +70,7 @@ def run(
             print(f"{peer_name} is left out: {reason}", file=sys.stderr)
         started.rest(peers)
         results = compare(rows, peers, rounds=rounds, seconds=seconds) if rows else Results()
-        loaded = {peer.name: memory_of(peer.pid) for peer in peers}
+        loaded = {peer.name: peer.memory() for peer in peers}
     finally:
         for peer in peers:
             peer.stop()
@@ -75,6 +88,7 @@ def run(
     path = write_json(name, report)
     print(report.markdown())
     print(f"written to {path}", file=sys.stderr)
+    return report
 
 
 def _start_or_leave_out(

@@ -13,15 +13,19 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import NamedTuple
 
 from benchmarks.frames import (
     CLIENT_ID,
     FLEXIBLE_HEADER_BYTES,
-    LIST_OFFSETS_VERSION,
     TIMESTAMP_MS,
+    TRANSACTION_KEY,
     TRY_LIMIT,
     TRY_SECONDS,
     RefusedError,
+    coordinator,
+    end_offsets,
+    partitions_by_leader,
 )
 
 from ottla.client.raw import RawConnection
@@ -37,14 +41,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from ottla.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -52,13 +49,10 @@ from ottla.wire.messages.produce import (
     TopicProduceData,
 )
 
-FIND_COORDINATOR_VERSION = 3
-TRANSACTION_KEY = 1
 INIT_VERSION = 4
 ADD_PARTITIONS_VERSION = 3
 TRANSACTION_TIMEOUT_MS = 60_000
-READ_COMMITTED = 1
-LATEST = -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 RECEIVE_BYTES = 1 << 18
 ANSWER_SECONDS = 30.0
 VISIBLE_SECONDS = 10.0
@@ -159,8 +153,43 @@ class ProduceFrame:
         return ErrorCode.NONE
 
 
-# What a producer yields is a request, or how many seconds it waits.
-Steps = Generator[bytes | bytearray | float, bytes, None]
+class Ask(NamedTuple):
+    """A request on a connection, and how its answer says an error."""
+
+    connection: RawConnection
+    request: bytes | bytearray
+    error_of: Callable[[bytes], ErrorCode]
+
+
+class Leader(NamedTuple):
+    """A connection to a leader, and the request with a batch for each of its partitions."""
+
+    connection: RawConnection
+    partitions: Sequence[int]
+    frame: ProduceFrame
+
+
+# What a producer yields are requests that are in flight together, one for a connection, or how many seconds it waits.
+Steps = Generator[Sequence[Ask] | float, list[bytes], None]
+
+
+class Connections:
+    """The connections of one client, one for every broker that it talks to."""
+
+    def __init__(self) -> None:
+        self._by_address: dict[str, RawConnection] = {}
+
+    def to(self, address: str) -> RawConnection:
+        if address not in self._by_address:
+            self._by_address[address] = RawConnection(address)
+        return self._by_address[address]
+
+    def all(self) -> list[RawConnection]:
+        return list(self._by_address.values())
+
+    def close(self) -> None:
+        for connection in self.all():
+            connection.close()
 
 
 @dataclass
@@ -180,40 +209,43 @@ class Producer:
     put_off: int = 0
 
     def __post_init__(self) -> None:
-        self.connection = RawConnection(self.bootstrap_server)
-        self.frame = ProduceFrame(
+        self.connections = Connections()
+        by_leader = partitions_by_leader(self.bootstrap_server, self.topic, self.partitions)
+        self.leaders = [
+            Leader(self.connections.to(address), partitions, self._frame(partitions))
+            for address, partitions in by_leader.items()
+        ]
+        self.coordinator = self._init()
+
+    def _frame(self, partitions: Sequence[int]) -> ProduceFrame:
+        return ProduceFrame(
             self.topic,
-            self.partitions,
+            partitions,
             self.records_per_batch,
             self.value_bytes,
             self.protocol.produce_version,
             self.transactional_id,
         )
-        self._init()
 
-    def _init(self) -> None:
+    def _init(self) -> RawConnection:
         """Finds the coordinator, which makes an internal topic the first time, and becomes a producer."""
-        find = FindCoordinatorRequest(key=self.transactional_id, key_type=TRANSACTION_KEY)
         init = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
         )
         for _ in range(TRY_LIMIT):
-            found = self.connection.call(find, FindCoordinatorResponse, FIND_COORDINATOR_VERSION)
-            error = found.error_code
-            if error == ErrorCode.NONE:
-                answer = self.connection.call(init, InitProducerIdResponse, INIT_VERSION)
-                error = answer.error_code
-            if error == ErrorCode.NONE:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            address = coordinator(self.bootstrap_server, self.transactional_id, TRANSACTION_KEY)
+            if address is not None:
+                connection = self.connections.to(address)
+                answer = connection.call(init, InitProducerIdResponse, INIT_VERSION)
+                error = ErrorCode(answer.error_code)
+            if error is ErrorCode.NONE:
                 self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
-                return
+                return connection
             if error not in NOT_READY:
                 break
             time.sleep(TRY_SECONDS)
         raise RefusedError(f"{self.transactional_id} got no producer id: error {error}")
-
-    def stamped(self) -> bytearray:
-        """The Produce request whose turn it is."""
-        return self.frame.stamp(self.producer_id, self.epoch, self.sequence)
 
     def transaction(self) -> Steps:
         """One transaction: a batch for every partition, then the commit."""
@@ -223,21 +255,29 @@ class Producer:
     def write(self) -> Steps:
         """Begins a transaction with the first batch for every partition."""
         if self.protocol.registers_partitions:
-            yield from self._until_taken(self._add_partitions(), _registered)
-        yield from self._until_taken(self.stamped(), self.frame.error)
+            yield from self._until_taken(
+                [Ask(self.coordinator, self._add_partitions(), _registered)]
+            )
+        asks = []
+        for leader in self.leaders:
+            request = leader.frame.stamp(self.producer_id, self.epoch, self.sequence)
+            asks.append(Ask(leader.connection, request, leader.frame.error))
+        yield from self._until_taken(asks)
         self.sequence += self.records_per_batch
 
-    def _until_taken(
-        self, request: bytes | bytearray, error_of: Callable[[bytes], ErrorCode]
-    ) -> Steps:
-        while True:
-            error = error_of((yield request))
-            if error is ErrorCode.NONE:
-                return
-            if error not in NOT_YET:
-                raise RefusedError(f"{self.transactional_id} was answered {error.name}")
-            self.put_off += 1
-            yield BACK_OFF_SECONDS
+    def _until_taken(self, asks: Sequence[Ask]) -> Steps:
+        while asks:
+            answers = yield asks
+            errors = [ask.error_of(answer) for ask, answer in zip(asks, answers, strict=True)]
+            for error in errors:
+                if error is not ErrorCode.NONE and error not in NOT_YET:
+                    raise RefusedError(f"{self.transactional_id} was answered {error.name}")
+            asks = [
+                ask for ask, error in zip(asks, errors, strict=True) if error is not ErrorCode.NONE
+            ]
+            if asks:
+                self.put_off += 1
+                yield BACK_OFF_SECONDS
 
     def _add_partitions(self) -> bytes:
         request = AddPartitionsToTxnRequest(
@@ -261,7 +301,7 @@ class Producer:
 
     def end(self) -> Steps:
         """Commits; with version 2 the producer goes on under another epoch."""
-        answer = yield self.end_frame()
+        (answer,) = yield [Ask(self.coordinator, self.end_frame(), _never_refused)]
         self.ended(answer)
 
     def ended(self, answer: bytes) -> None:
@@ -278,21 +318,27 @@ class Producer:
 
     def run(self, steps: Steps) -> None:
         """Does all steps, waiting for each answer."""
-        answer: bytes | None = None
+        answers: list[bytes] | None = None
         try:
             while True:
-                step = steps.send(answer)  # type: ignore[arg-type]  # None begins
+                step = steps.send(answers)  # type: ignore[arg-type]  # None begins
                 if isinstance(step, float):
                     time.sleep(step)
-                    answer = None
+                    answers = None
                 else:
-                    self.connection.socket.sendall(step)
-                    answer = self.connection.receive_frame()
+                    for ask in step:
+                        ask.connection.socket.sendall(ask.request)
+                    answers = [ask.connection.receive_frame() for ask in step]
         except StopIteration:
             return
 
     def close(self) -> None:
-        self.connection.close()
+        self.connections.close()
+
+
+def _never_refused(_: bytes) -> ErrorCode:
+    """An answer that its producer looks at by itself."""
+    return ErrorCode.NONE
 
 
 def _registered(answer: bytes) -> ErrorCode:
@@ -306,77 +352,90 @@ def _registered(answer: bytes) -> ErrorCode:
 
 
 class _Turn:
-    """A producer that does one transaction after the other, and what has arrived of its next answer."""
+    """A producer that does one transaction after the other, and what has arrived of the answers it waits for."""
 
     def __init__(self, producer: Producer, until: float) -> None:
         self.producer = producer
         self._steps = self._transactions(until)
-        self._received = bytearray()
+        self._asked: Sequence[Ask] = ()
+        self._received: dict[int, bytearray] = {}
+        self._answers: dict[int, bytes] = {}
 
     def _transactions(self, until: float) -> Steps:
         while time.perf_counter() < until:
             yield from self.producer.transaction()
 
-    def go_on(self, answer: bytes | None) -> float | None:
-        """Sends the next request, or says how long to wait; raises StopIteration at the end."""
-        step = self._steps.send(answer)  # type: ignore[arg-type]  # None begins
+    def go_on(self, answers: list[bytes] | None) -> float | None:
+        """Sends the next requests, or says how long to wait; raises StopIteration at the end."""
+        step = self._steps.send(answers)  # type: ignore[arg-type]  # None begins
         if isinstance(step, float):
             return step
-        self.producer.connection.socket.sendall(step)
+        self._asked = step
+        for ask in step:
+            ask.connection.socket.sendall(ask.request)
         return None
 
-    def receive(self) -> bytes | None:
-        """The answer, if it has arrived as a whole."""
-        data = self.producer.connection.socket.recv(RECEIVE_BYTES)
+    def receive(self, descriptor: int, connection: RawConnection) -> list[bytes] | None:
+        """Reads what has arrived on a connection; all answers, once the last of them is whole."""
+        data = connection.socket.recv(RECEIVE_BYTES)
         if not data:
             raise ConnectionResetError("the broker closed the connection")
-        self._received += data
-        if len(self._received) < SIZE_BYTES:
+        received = self._received.setdefault(descriptor, bytearray())
+        received += data
+        if len(received) < SIZE_BYTES:
             return None
-        end = SIZE_BYTES + read_size(self._received)[0]
-        if len(self._received) < end:
+        end = SIZE_BYTES + read_size(received)[0]
+        if len(received) < end:
             return None
-        answer = bytes(self._received[SIZE_BYTES:end])
-        del self._received[:end]
-        return answer
+        self._answers[id(connection)] = bytes(received[SIZE_BYTES:end])
+        del received[:end]
+        if len(self._answers) < len(self._asked):
+            return None
+        answers = [self._answers[id(ask.connection)] for ask in self._asked]
+        self._answers.clear()
+        return answers
 
 
 def commit_for(producers: Sequence[Producer], seconds: float) -> float:
     """Every producer does one transaction after the other for a while; how many seconds until the last is committed."""
     poll = select.epoll()
     started = time.perf_counter()
-    turns = {
-        producer.connection.socket.fileno(): _Turn(producer, started + seconds)
-        for producer in producers
-    }
-    waiting: list[tuple[float, int]] = []
+    turns = [_Turn(producer, started + seconds) for producer in producers]
+    by_descriptor: dict[int, tuple[_Turn, RawConnection]] = {}
+    for turn in turns:
+        for connection in turn.producer.connections.all():
+            by_descriptor[connection.socket.fileno()] = turn, connection
+            poll.register(connection.socket.fileno(), select.EPOLLIN)
+    busy = len(turns)
+    numbers = count()
+    waiting: list[tuple[float, int, _Turn]] = []
 
-    def go_on(descriptor: int, answer: bytes | None) -> None:
+    def go_on(turn: _Turn, answers: list[bytes] | None) -> None:
+        nonlocal busy
         try:
-            wait = turns[descriptor].go_on(answer)
+            wait = turn.go_on(answers)
         except StopIteration:
-            del turns[descriptor]
-            poll.unregister(descriptor)
+            busy -= 1
             return
         if wait is not None:
-            heapq.heappush(waiting, (time.perf_counter() + wait, descriptor))
+            heapq.heappush(waiting, (time.perf_counter() + wait, next(numbers), turn))
 
     try:
-        for descriptor in list(turns):
-            poll.register(descriptor, select.EPOLLIN)
-            go_on(descriptor, None)
-        while turns:
+        for turn in turns:
+            go_on(turn, None)
+        while busy:
             now = time.perf_counter()
             while waiting and waiting[0][0] <= now:
-                go_on(heapq.heappop(waiting)[1], None)
+                go_on(heapq.heappop(waiting)[2], None)
             wait = max(0.0, waiting[0][0] - now) if waiting else ANSWER_SECONDS
             ready = poll.poll(wait)
-            if not ready and not waiting and turns:
+            if not ready and not waiting and busy:
                 raise TimeoutError(f"no answer within {ANSWER_SECONDS:.0f} s")
             for descriptor, _ in ready:
-                answer = turns[descriptor].receive()
-                if answer is not None:
-                    go_on(descriptor, answer)
+                turn, connection = by_descriptor[descriptor]
+                answers = turn.receive(descriptor, connection)
+                if answers is not None:
+                    go_on(turn, answers)
     finally:
         poll.close()
     return time.perf_counter() - started
@@ -385,30 +444,13 @@ def commit_for(producers: Sequence[Producer], seconds: float) -> float:
 def await_stable(bootstrap_server: str, topic: str, partition_count: int) -> list[int]:
     """The end offsets once every transaction is over: until its markers are there, a reader sees less."""
     deadline = time.perf_counter() + VISIBLE_SECONDS
-    with RawConnection(bootstrap_server) as connection:
-        while True:
-            stable, end = (
-                _end_offsets(connection, topic, partition_count, isolation)
-                for isolation in (READ_COMMITTED, 0)
-            )
-            if stable == end:
-                return end
-            if time.perf_counter() > deadline:
-                raise RefusedError(f"{topic} is stable up to {stable} and ends at {end}")
-            time.sleep(TRY_SECONDS)
-
-
-def _end_offsets(
-    connection: RawConnection, topic: str, partition_count: int, isolation_level: int
-) -> list[int]:
-    partitions = [
-        ListOffsetsPartition(partition_index=index, timestamp=LATEST)
-        for index in range(partition_count)
-    ]
-    request = ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=isolation_level,
-        topics=[ListOffsetsTopic(name=topic, partitions=partitions)],
-    )
-    answer = connection.call(request, ListOffsetsResponse, LIST_OFFSETS_VERSION)
-    return [partition.offset for partition in answer.topics[0].partitions]
+    while True:
+        stable, end = (
+            end_offsets(bootstrap_server, topic, partition_count, isolation)
+            for isolation in (READ_COMMITTED, READ_UNCOMMITTED)
+        )
+        if stable == end:
+            return end
+        if time.perf_counter() > deadline:
+            raise RefusedError(f"{topic} is stable up to {stable} and ends at {end}")
+        time.sleep(TRY_SECONDS)

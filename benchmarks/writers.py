@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from benchmarks.frames import TRY_LIMIT, TRY_SECONDS, RefusedError
+from benchmarks.frames import TRY_LIMIT, TRY_SECONDS, RefusedError, partitions_by_leader
 from benchmarks.transactions import (
     ANSWER_SECONDS,
     BACK_OFF_SECONDS,
@@ -19,6 +19,8 @@ from benchmarks.transactions import (
     NOT_READY,
     NOT_YET,
     VERSION_2,
+    Connections,
+    Leader,
     ProduceFrame,
     Producer,
 )
@@ -34,16 +36,27 @@ NOBODY = -1
 
 
 class Shape(NamedTuple):
-    """What a request has in it: a batch for each partition."""
+    """What a writer sends: batches for each partition."""
 
     topic: str
     partition_count: int
     records_per_batch: int
     value_bytes: int
 
-    @property
-    def records_per_request(self) -> int:
-        return self.partition_count * self.records_per_batch
+
+class Lane:
+    """What a writer sends to one leader, and how far that is."""
+
+    def __init__(self, leader: Leader) -> None:
+        self.connection = leader.connection
+        self.partitions = leader.partitions
+        self.frame = leader.frame
+        self.in_flight = 0
+        self.acknowledged = 0  # requests, since the beginning
+        self.sent = 0  # requests of this epoch
+        self.taken = 0  # of which so many were acknowledged
+        self.newest = 0  # how many were sent at least once
+        self.is_refused = False
 
 
 class Writer:
@@ -51,37 +64,53 @@ class Writer:
 
     def __init__(self, bootstrap_server: str, shape: Shape) -> None:
         self.shape = shape
-        self.connection = self._connect(bootstrap_server)
-        self.frame = self._frame()
-        self.in_flight = 0
-        self.acknowledged = 0  # requests, since the beginning
-        self._sent = 0  # requests of this epoch
-        self._taken = 0  # of which so many were acknowledged
-        self._newest = 0  # how many were sent at least once
-        self._is_refused = False
+        self.connections = Connections()
+        self.lanes = [Lane(leader) for leader in self._leaders(bootstrap_server)]
         self._end = 0.0
 
-    def _connect(self, bootstrap_server: str) -> RawConnection:
-        return RawConnection(bootstrap_server)
+    def _leaders(self, bootstrap_server: str) -> list[Leader]:
+        shape = self.shape
+        partitions = range(shape.partition_count)
+        by_leader = partitions_by_leader(bootstrap_server, shape.topic, partitions)
+        return [
+            Leader(self.connections.to(address), owned, self._frame(owned))
+            for address, owned in by_leader.items()
+        ]
 
-    def _frame(self) -> ProduceFrame:
+    def _frame(self, partitions: Sequence[int]) -> ProduceFrame:
         shape = self.shape
         return ProduceFrame(
             shape.topic,
-            range(shape.partition_count),
+            partitions,
             shape.records_per_batch,
             shape.value_bytes,
             VERSION_2.produce_version,
             None,
         )
 
-    def _stamped(self, sequence: int) -> bytearray:
-        return self.frame.stamp(NOBODY, NOBODY, NOBODY)
+    def _stamped(self, lane: Lane, sequence: int) -> bytearray:
+        return lane.frame.stamp(NOBODY, NOBODY, NOBODY)
 
     def begin(self, end: float) -> None:
         """Sends as much as may be unanswered, and goes on until the end."""
         self._end = end
-        self.go_on()
+        for lane in self.lanes:
+            self.go_on(lane)
+
+    @property
+    def acknowledged(self) -> int:
+        """Requests, since the beginning."""
+        return sum(lane.acknowledged for lane in self.lanes)
+
+    @property
+    def batches(self) -> int:
+        """Batches that were acknowledged, since the beginning."""
+        return sum(lane.acknowledged * len(lane.partitions) for lane in self.lanes)
+
+    def batches_of(self, partition: int) -> int:
+        """Those of a partition."""
+        (lane,) = (lane for lane in self.lanes if partition in lane.partitions)
+        return lane.acknowledged
 
     @property
     def markers(self) -> int:
@@ -90,70 +119,73 @@ class Writer:
 
     @property
     def is_done(self) -> bool:
-        return self.in_flight == 0 and time.perf_counter() >= self._end
-
-    def receive(self) -> None:
-        """Reads one answer and does what follows from it."""
-        error = self.frame.error(self.connection.receive_frame())
-        self.in_flight -= 1
-        if error is ErrorCode.NONE and not self._is_refused:
-            self.acknowledged += 1
-            self._taken += 1
-        elif error in NOT_YET:
-            # Those behind it are out of order then: everything from here on is sent again.
-            self._is_refused = True
-        elif not self._is_refused:
-            raise RefusedError(f"a batch was answered {error.name}")
-        self.go_on()
-
-    def go_on(self) -> None:
-        if self._is_refused and self.in_flight == 0:
-            time.sleep(BACK_OFF_SECONDS)
-            self._sent = self._taken
-            self._is_refused = False
-        while not self._is_refused and self.in_flight < IN_FLIGHT and self._has_more:
-            self._send()
+        return not self._is_waiting and time.perf_counter() >= self._end
 
     @property
-    def _has_more(self) -> bool:
-        # What was sent once has to arrive: one of its partitions may have taken it.
-        return self._sent < self._newest or time.perf_counter() < self._end
+    def _is_waiting(self) -> bool:
+        return any(lane.in_flight for lane in self.lanes)
 
-    def _send(self) -> None:
-        sequence = self._sent * self.shape.records_per_batch
-        self.connection.socket.sendall(self._stamped(sequence))
-        self._sent += 1
-        self._newest = max(self._newest, self._sent)
-        self.in_flight += 1
+    def receive(self, connection: RawConnection) -> None:
+        """Reads one answer and does what follows from it."""
+        (lane,) = (lane for lane in self.lanes if lane.connection is connection)
+        error = lane.frame.error(connection.receive_frame())
+        lane.in_flight -= 1
+        if error is ErrorCode.NONE and not lane.is_refused:
+            lane.acknowledged += 1
+            lane.taken += 1
+        elif error in NOT_YET:
+            # Those behind it are out of order then: everything from here on is sent again.
+            lane.is_refused = True
+        elif not lane.is_refused:
+            raise RefusedError(f"a batch was answered {error.name}")
+        self.go_on(lane)
+
+    def go_on(self, lane: Lane) -> None:
+        if lane.is_refused and lane.in_flight == 0:
+            time.sleep(BACK_OFF_SECONDS)
+            lane.sent = lane.taken
+            lane.is_refused = False
+        while not lane.is_refused and lane.in_flight < IN_FLIGHT and self._has_more(lane):
+            self._send(lane)
+
+    def _has_more(self, lane: Lane) -> bool:
+        # What was sent once has to arrive: one of its partitions may have taken it.
+        return lane.sent < lane.newest or time.perf_counter() < self._end
+
+    def _send(self, lane: Lane) -> None:
+        sequence = lane.sent * self.shape.records_per_batch
+        lane.connection.socket.sendall(self._stamped(lane, sequence))
+        lane.sent += 1
+        lane.newest = max(lane.newest, lane.sent)
+        lane.in_flight += 1
 
     def close(self) -> None:
-        self.connection.close()
+        self.connections.close()
 
 
 class IdempotentWriter(Writer):
     """With a producer id, so that every batch has its sequence."""
 
-    def _connect(self, bootstrap_server: str) -> RawConnection:
-        connection = super()._connect(bootstrap_server)
+    def __init__(self, bootstrap_server: str, shape: Shape) -> None:
+        super().__init__(bootstrap_server, shape)
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
         for _ in range(TRY_LIMIT):
-            answer = connection.call(request, InitProducerIdResponse, INIT_VERSION)
+            answer = self.lanes[0].connection.call(request, InitProducerIdResponse, INIT_VERSION)
             if answer.error_code not in NOT_READY:
                 break
             time.sleep(TRY_SECONDS)
         if answer.error_code != ErrorCode.NONE:
             raise RefusedError(f"there is no producer id: error {answer.error_code}")
         self.identity = answer.producer_id, answer.producer_epoch
-        return connection
 
-    def _stamped(self, sequence: int) -> bytearray:
-        return self.frame.stamp(*self.identity, sequence)
+    def _stamped(self, lane: Lane, sequence: int) -> bytearray:
+        return lane.frame.stamp(*self.identity, sequence)
 
 
 class TransactionalWriter(Writer):
     """In transactions of a tenth of a second: it waits for its answers, commits, and begins the next."""
 
-    def _connect(self, bootstrap_server: str) -> RawConnection:
+    def _leaders(self, bootstrap_server: str) -> list[Leader]:
         shape = self.shape
         self.producer = Producer(
             bootstrap_server,
@@ -163,15 +195,13 @@ class TransactionalWriter(Writer):
             shape.records_per_batch,
             shape.value_bytes,
         )
+        self.connections = self.producer.connections
         self._until = 0.0
         self._is_committing = False
-        return self.producer.connection
+        return self.producer.leaders
 
-    def _frame(self) -> ProduceFrame:
-        return self.producer.frame
-
-    def _stamped(self, sequence: int) -> bytearray:
-        return self.frame.stamp(self.producer.producer_id, self.producer.epoch, sequence)
+    def _stamped(self, lane: Lane, sequence: int) -> bytearray:
+        return lane.frame.stamp(self.producer.producer_id, self.producer.epoch, sequence)
 
     def begin(self, end: float) -> None:
         self._until = end
@@ -187,51 +217,55 @@ class TransactionalWriter(Writer):
     @property
     def is_done(self) -> bool:
         is_over = time.perf_counter() >= self._until
-        return is_over and self.in_flight == 0 and not self._is_committing
+        return is_over and not self._is_waiting and not self._is_committing
 
-    @property
-    def _has_more(self) -> bool:
+    def _has_more(self, lane: Lane) -> bool:
         # On a busy machine a tenth of a second may be over before anything is sent.
-        is_empty = self._sent == 0 and time.perf_counter() < self._until
-        return is_empty or super()._has_more
+        is_empty = lane.sent == 0 and time.perf_counter() < self._until
+        return is_empty or super()._has_more(lane)
 
-    def receive(self) -> None:
+    def receive(self, connection: RawConnection) -> None:
         if not self._is_committing:
-            super().receive()
+            super().receive(connection)
             return
-        self.producer.ended(self.connection.receive_frame())
+        self.producer.ended(connection.receive_frame())
         self._is_committing = False
-        self._sent = self._taken = self._newest = 0
+        for lane in self.lanes:
+            lane.sent = lane.taken = lane.newest = 0
         if time.perf_counter() < self._until:
-            self._end = self._next_commit()
-            self.go_on()
+            super().begin(self._next_commit())
 
-    def go_on(self) -> None:
-        super().go_on()
-        if self.in_flight == 0 and self._taken > 0:
-            self.connection.socket.sendall(self.producer.end_frame())
+    def go_on(self, lane: Lane) -> None:
+        super().go_on(lane)
+        if not self._is_waiting and any(each.taken for each in self.lanes):
+            self.producer.coordinator.socket.sendall(self.producer.end_frame())
             self._is_committing = True
 
 
 def write_for(writers: Sequence[Writer], seconds: float) -> float:
     """Everybody writes for a while; how many seconds until the last answer."""
     poll = select.epoll()
-    by_descriptor = {writer.connection.socket.fileno(): writer for writer in writers}
+    by_descriptor = {
+        connection.socket.fileno(): (writer, connection)
+        for writer in writers
+        for connection in writer.connections.all()
+    }
+    busy = set(writers)
     started = time.perf_counter()
     try:
-        for descriptor, writer in by_descriptor.items():
+        for descriptor in by_descriptor:
             poll.register(descriptor, select.EPOLLIN)
+        for writer in writers:
             writer.begin(started + seconds)
-        while by_descriptor:
+        while busy:
             ready = poll.poll(ANSWER_SECONDS)
             if not ready:
                 raise TimeoutError(f"no answer within {ANSWER_SECONDS:.0f} s")
             for descriptor, _ in ready:
-                writer = by_descriptor[descriptor]
-                writer.receive()
+                writer, connection = by_descriptor[descriptor]
+                writer.receive(connection)
                 if writer.is_done:
-                    poll.unregister(descriptor)
-                    del by_descriptor[descriptor]
+                    busy.discard(writer)
     finally:
         poll.close()
     return time.perf_counter() - started

@@ -36,11 +36,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def ran_out_of_time(error: BaseException) -> bool:
     """Whether a wait was too long, and nothing was found wrong before; an answer of a broker is no wait."""
     return all(
-        isinstance(each, (TimeoutError, subprocess.TimeoutExpired))
+        (isinstance(each, (TimeoutError, subprocess.TimeoutExpired)) or _is_of_browser(each))
         and not isinstance(each, KafkaError)
         for each in _with_reasons(error)
         if isinstance(each, (AssertionError, KafkaError)) or each is error
     )
+
+
+def _is_of_browser(error: BaseException) -> bool:
+    """Whether a page did not show something in time; most test processes never import playwright."""
+    kind = type(error)
+    return kind.__name__ == "TimeoutError" and kind.__module__.startswith("playwright.")
 
 
 def _with_reasons(error: BaseException | None) -> Iterator[BaseException]:

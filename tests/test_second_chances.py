@@ -58,6 +58,7 @@ def again(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
         "raise TimeoutError('it did not come')",
         "subprocess.run(['sleep', '9'], timeout=0.01)",
         "in_time(0.0)",
+        "raise pytest.importorskip('playwright.sync_api').TimeoutError('it is not on the page')",
     ],
 )
 def test_what_ran_out_of_time_has_a_second_chance(

@@ -44,6 +44,8 @@ REFERENCE = (
     ("errors", "Errors", ("ottla.errors",)),
     ("clients", "Producer and Consumer", ("ottla",)),
 )
+# Where modules are that are imported while the site is built.
+IMPORTED_FROM = (ROOT / "src", ROOT, ROOT / "docs" / "site")
 # Names at the top of a page; the others follow in alphabetical order.
 FIRST = ("Broker", "Producer", "Consumer", "Admin", "OttlaError", "KafkaError")
 MODULE_TITLES = {"admin": "Admin: arguments and results", "aio": "asyncio"}
@@ -51,10 +53,14 @@ MODULE_TITLES = {"admin": "Admin: arguments and results", "aio": "asyncio"}
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the generated pages."""
+    for folder in IMPORTED_FROM:
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
     for source, place in PLACES.items():
         files.append(File.generated(config, place, content=text_of(source)))
     for place, text in reference():
         files.append(File.generated(config, place, content=text))
+    files.append(File.generated(config, "benchmark-history.md", content=benchmark_history()))
     return files
 
 
@@ -91,6 +97,12 @@ def text_of(source: str) -> str:
     return text
 
 
+def benchmark_history() -> str:
+    """The page with the charts of benchmarks/history."""
+    page: str = import_module("benchmark_history").page()
+    return page
+
+
 def summary_of(path: Path) -> str:
     described = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return described.split("\n\n")[0].replace("\n", " ")
@@ -98,8 +110,6 @@ def summary_of(path: Path) -> str:
 
 def reference() -> Iterator[tuple[str, str]]:
     """The pages of the reference: every public name of `ottla`, and its public modules."""
-    if str(ROOT / "src") not in sys.path:
-        sys.path.insert(0, str(ROOT / "src"))
     exported = import_module("ottla.names")
     pages: dict[str, list[str]] = {}
     for home, names in exported.NAMES.items():

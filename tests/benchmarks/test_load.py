@@ -18,7 +18,7 @@ from benchmarks.frames import (
     fetch_once,
     produce_frame,
 )
-from benchmarks.load import Burst, at_rate, drive, one_by_one
+from benchmarks.load import Burst, Target, at_rate, drive, one_by_one
 
 import ottla
 from ottla.client.raw import RawConnection
@@ -40,9 +40,9 @@ def test_every_request_that_is_counted_was_appended(
 ) -> None:
     frame = produce_frame("t", 3, 100)
     answer_bytes = append_first(bootstrap_server, frame)
+    target = Target(bootstrap_server, [Burst(frame * burst, burst, answer_bytes * burst)])
     sent = drive(
-        bootstrap_server,
-        [Burst(frame * burst, burst, answer_bytes * burst)],
+        [target],
         seconds=SECONDS,
         bursts_in_flight=in_flight,
         connection_count=connection_count,
@@ -63,7 +63,7 @@ def test_answers_of_different_lengths_are_told_apart(bootstrap_server: str) -> N
             bursts.append(Burst(frame, 1, fetch_once(connection, frame, batch_bytes)))
     assert len({burst.answer_bytes for burst in bursts}) == 3
     # Each of them twice, however slow the first answer is.
-    sent = drive(bootstrap_server, bursts, seconds=SECONDS, bursts_in_flight=6)
+    sent = drive([Target(bootstrap_server, bursts)], seconds=SECONDS, bursts_in_flight=6)
     assert sent.requests >= 6
 
 

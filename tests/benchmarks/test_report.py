@@ -18,7 +18,8 @@ from benchmarks.measure import (
     percentiles_ms,
 )
 from benchmarks.peers import Peer
-from benchmarks.report import Report, number
+from benchmarks.report import Report
+from benchmarks.text_table import number
 
 
 class OwnProcess(Peer):
@@ -103,7 +104,6 @@ def test_processor_time_is_related_to_the_load() -> None:
 
     measurement, _ = observed(OwnProcess("a"), "MB/s", load)
     assert measurement.throughput == pytest.approx(25.0)
-    # The kernel counts in steps of ten milliseconds.
     assert measurement.cpu_us_per_request == pytest.approx(200, rel=0.2)
     assert measurement.cpu_ms_per_mb == pytest.approx(20, rel=0.2)
 
@@ -115,8 +115,9 @@ def test_the_kernels_numbers_about_a_process_are_read() -> None:
 
 
 def test_percentiles_are_measured_values() -> None:
-    assert percentiles_ms([n / 1000 for n in range(100)]) == {"p50": 50, "p99": 99}
-    assert percentiles_ms([0.002]) == {"p50": 2, "p99": 2}
+    assert percentiles_ms([n / 1000 for n in range(100)]) == {"p50": 50, "p99": 99, "p99.9": 99}
+    assert percentiles_ms([n / 1000 for n in range(2000)])["p99.9"] == 1998
+    assert percentiles_ms([0.002]) == {"p50": 2, "p99": 2, "p99.9": 2}
 
 
 @pytest.mark.parametrize(

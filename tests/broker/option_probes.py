@@ -41,7 +41,7 @@ from ottla.broker.runtime import BrokerSettings, start_broker
 from ottla.client.raw import RawConnection
 from ottla.config.broker import BrokerConfig
 from ottla.core.append import Prepared, prepare
-from ottla.core.catalog import NewTopic
+from ottla.core.catalog import NewTopic, Topic
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.ports import monotonic_ms
@@ -552,9 +552,8 @@ def takes_in_memory(max_bytes: int) -> bool:
         )
         running = await start_broker(BrokerSettings(config))
         try:
-            changes = running.node.topics._decide_create(NewTopic("t", 1, -1, {}, {}))
-            assert not isinstance(changes, Refused)
-            running.cluster.commit(changes)
+            (made,) = running.node.topics.create([NewTopic("t", 1, -1, {}, {})])
+            assert isinstance(made, Topic)
             shard = running.node.partitions.shard("t", 0)
             assert isinstance(shard, Shard)
             prepared = prepare(batch_of(b"x" * 1000), shard.config, now_ms(), 9)

@@ -6,7 +6,15 @@ import asyncio
 import random
 
 import pytest
-from tests.broker.test_replay_in_slices import NOW_MS, TOPIC, batch, node_over, shard_of, state_of
+from tests.broker.test_replay_in_slices import (
+    NOW_MS,
+    TOPIC,
+    batch,
+    configure,
+    node_over,
+    shard_of,
+    state_of,
+)
 from tests.storage.batches import SteppingClock
 from tests.storage.late_engine import LateLog, LateStore
 
@@ -180,7 +188,7 @@ def test_retention_and_compaction_go_on_when_the_engine_is_done() -> None:
         node = node_over(store)
         topic = node.cluster.catalog.topics[TOPIC]
         options = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0"}
-        node.topics.configure([(topic, {**options, "retention.ms": "-1"})])
+        configure(node, topic, {**options, "retention.ms": "-1"})
         shard = shard_of(node)
         for sequence in range(3):
             shard.append_own(batch(7, sequence), NOW_MS)
@@ -191,7 +199,7 @@ def test_retention_and_compaction_go_on_when_the_engine_is_done() -> None:
         assert isinstance(shard.log, LateLog)
         assert shard.log.cleaned_offset == 3
         assert len(shard.log.read(0, 1 << 20, 3)) < 3 * len(batch(7, 0))
-        node.topics.configure([(topic, {**options, "retention.ms": "1000"})])
+        configure(node, topic, {**options, "retention.ms": "1000"})
         clock.value_ms += 10_000
         await Retention(node.cluster, node.options, node.partitions).apply()
         assert shard.log.start_offset == shard.partition.start_offset == 3

@@ -185,10 +185,17 @@ def end_of_replay(change: Callable[[Node], None]) -> Node:
     return asyncio.run(scenario())
 
 
+def configure(node: Node, topic: Topic, options: dict[str, str]) -> None:
+    node.cluster.commit(node.cluster.catalog.configure(topic, options))
+
+
 def test_a_topic_that_is_deleted_during_its_replay_is_gone() -> None:
-    node = end_of_replay(
-        lambda node: at_once(node.topics.delete([node.cluster.catalog.topics[TOPIC]]))
-    )
+    def delete(node: Node) -> None:
+        cluster = node.cluster
+        cluster.commit(cluster.catalog.delete(cluster.catalog.topics[TOPIC], NOW_MS))
+        at_once(cluster.deletion.remove_data())
+
+    node = end_of_replay(delete)
     assert node.partitions.open_shards() == []
     assert node.partitions.offline_partitions() == []
 
@@ -196,7 +203,7 @@ def test_a_topic_that_is_deleted_during_its_replay_is_gone() -> None:
 def test_options_that_change_during_a_replay_hold_after_it() -> None:
     def change(node: Node) -> None:
         topic = node.cluster.catalog.topics[TOPIC]
-        node.topics.configure([(topic, {"segment.bytes": "1048576"})])
+        configure(node, topic, {"segment.bytes": "1048576"})
 
     (shard,) = end_of_replay(change).partitions.open_shards()
     assert shard.config.segment_bytes == 1048576
@@ -327,7 +334,7 @@ def test_the_state_is_saved_at_the_base_offset_of_a_segment_that_an_append_begin
     node = node_over(MemoryStore(clock=SteppingClock()))
     size_bytes = len(batch(7, 0))
     topic = node.cluster.catalog.topics[TOPIC]
-    node.topics.configure([(topic, {"segment.bytes": str(1024 * 1024)})])
+    configure(node, topic, {"segment.bytes": str(1024 * 1024)})
     shard = shard_of(node)
     fill(shard, 1024 * 1024 // size_bytes)
     assert list(shard.log.snapshots()) == []

@@ -65,6 +65,21 @@ def test_every_answer_has_the_headers_of_security() -> None:
     asyncio.run(ask())
 
 
+def test_the_page_is_at_the_root_for_whoever_asks() -> None:
+    """Checks of health accept anything; elsewhere only browsers get the page, as what they lack is an error."""
+
+    async def ask() -> None:
+        async with running("127.0.0.1:1") as client:
+            root = await client.get("/")
+            assert (root.status_code, root.headers["content-type"]) == (
+                200,
+                "text/html; charset=utf-8",
+            )
+            assert (await client.get("/app/nothing.js")).status_code == 404
+
+    asyncio.run(ask())
+
+
 def test_the_live_stream_begins_with_the_state_of_the_cluster() -> None:
     async def ask(servers: str) -> None:
         async with (

@@ -167,7 +167,7 @@ def test_a_deleted_topic_is_remembered_until_its_data_is_gone() -> None:
     assert catalog.topics == {}
     assert catalog.topics_by_id == {}
     assert catalog.deleting == {ID: Deleted("orders", 3, 1000)}
-    catalog.apply(catalog.deleted(ID))
+    catalog.apply(catalog.deleted_by([ID], [1], [1]))
     assert catalog.deleting == {}
 
 
@@ -177,7 +177,7 @@ def test_a_name_can_be_used_again_while_the_data_of_the_old_topic_goes() -> None
     changes = create(catalog, new(), uuid.UUID(int=2))
     assert not isinstance(changes, Refused)
     catalog.apply(changes)
-    catalog.apply(catalog.deleted(ID))
+    catalog.apply(catalog.deleted_by([ID], [1], [1]))
     assert catalog.topics["orders"].topic_id == uuid.UUID(int=2)
 
 
@@ -335,7 +335,7 @@ class CatalogMachine(RuleBasedStateMachine):
     @rule()
     def finish_a_deletion(self) -> None:
         for topic_id in list(self.catalog.deleting)[:1]:
-            self._commit(self.catalog.deleted(topic_id))
+            self._commit(self.catalog.deleted_by([topic_id], [1], [1]))
 
     @rule(name=names, config=configs)
     def configure(self, name: str, config: dict[str, str]) -> None:

@@ -215,7 +215,8 @@ def test_a_catalog_change_that_is_not_durable_is_not_made(
 ) -> None:
     store = open_store(tmp_path / "a")
     catalog = store.catalog
-    revision = catalog.commit({"a": 1}, catalog.revision)
+    catalog.commit({"a": 1}, catalog.revision)
+    revision = catalog.revision
     for allowed_bytes in (0, 20):
         with monkeypatch.context() as patch:
             patch_in(tmp_path, patch, os, "pwrite", full_disk_after(allowed_bytes))
@@ -231,7 +232,8 @@ def test_a_catalog_whose_state_on_disk_is_unknown_takes_no_further_change(
     open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog = open_store(tmp_path).catalog
-    revision = catalog.commit({"a": 1}, catalog.revision)
+    catalog.commit({"a": 1}, catalog.revision)
+    revision = catalog.revision
     with monkeypatch.context() as patch:
         patch_in(tmp_path, patch, os, "fsync", full_disk)
         with pytest.raises(StorageError, match="No space left"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+
 import pytest
 from tests.storage.batches import append, fill, joined, make_batch, offsets_of, read_all, ref_of
 
@@ -11,6 +14,7 @@ from ottla.ports import (
     DamagedError,
     EpochStart,
     FencedError,
+    JsonValue,
     LogStore,
     Snapshot,
     UnclaimedLog,
@@ -18,6 +22,12 @@ from ottla.ports import (
 
 CONFIG = TopicConfig()
 END = 2**62
+
+
+def now(outcome: int | asyncio.Future[int]) -> int:
+    """The new revision of a catalog in this process, which commits at once."""
+    assert isinstance(outcome, int)
+    return outcome
 
 
 def test_a_claim_has_a_higher_epoch_than_every_earlier_one(store: LogStore) -> None:
@@ -209,18 +219,43 @@ def test_a_store_has_a_cluster_id(store: LogStore) -> None:
 def test_the_catalog_changes_in_steps(store: LogStore) -> None:
     catalog = store.catalog
     first = catalog.revision
-    second = catalog.commit(
-        {"topics/a": {"partitions": 3}, "topics/b": [1, "two", None, True]}, first
+    second = now(
+        catalog.commit({"topics/a": {"partitions": 3}, "topics/b": [1, "two", None, True]}, first)
     )
     assert second > first
     assert catalog.revision == second
     assert catalog.entries() == {"topics/a": {"partitions": 3}, "topics/b": [1, "two", None, True]}
-    third = catalog.commit({"topics/a": None, "näme": 1.5, "gone": None}, second)
+    third = now(catalog.commit({"topics/a": None, "näme": 1.5, "gone": None}, second))
     assert catalog.entries() == {"topics/b": [1, "two", None, True], "näme": 1.5}
     with pytest.raises(CatalogConflictError):
-        catalog.commit({"x": 1}, second)
+        now(catalog.commit({"x": 1}, second))
     assert catalog.revision == third
     assert "x" not in catalog.entries()
+
+
+def test_the_follower_gets_every_change_before_its_commit_is_answered(
+    store: LogStore,
+) -> None:
+    catalog = store.catalog
+    seen: list[tuple[int, object]] = []
+    now(catalog.commit({"before": 1}, catalog.revision))
+    earlier: list[int] = []
+    catalog.follow(lambda revision, changes: earlier.append(revision))
+
+    def follower(revision: int, changes: Mapping[str, JsonValue]) -> None:
+        assert catalog.revision == revision
+        assert [catalog.entries().get(key) for key in changes] == list(changes.values())
+        seen.append((revision, dict(changes)))
+
+    catalog.follow(follower)
+    revision = now(catalog.commit({"a": [1, 2], "before": None}, catalog.revision))
+    assert seen == [(revision, {"a": [1, 2], "before": None})]
+    with pytest.raises(CatalogConflictError):
+        now(catalog.commit({"b": 1}, revision - 1))
+    assert len(seen) == 1
+    last = now(catalog.commit({"b": 2}, revision))
+    assert seen[1:] == [(last, {"b": 2})]
+    assert not earlier, "there is one follower"
 
 
 def test_what_the_catalog_keeps_is_a_copy(store: LogStore) -> None:
@@ -231,7 +266,7 @@ def test_what_the_catalog_keeps_is_a_copy(store: LogStore) -> None:
 
 
 def test_claims_do_not_change_the_catalogs_revision(store: LogStore) -> None:
-    revision = store.catalog.commit({"a": 1}, store.catalog.revision)
+    revision = now(store.catalog.commit({"a": 1}, store.catalog.revision))
     for _ in range(3):
         store.claim(ref_of(), CONFIG)
     assert store.catalog.revision == revision

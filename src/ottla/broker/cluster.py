@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from ottla.broker.catalog_changes import CatalogChanges, Decide, Decision
 from ottla.broker.coordination.peers import NoPeers, Peers
+from ottla.broker.leader_epochs import UNKNOWN_EPOCH, LeaderEpochs
 from ottla.broker.loop.loop_share import LoopShare
-from ottla.broker.members import Member
+from ottla.broker.members import Member, Members
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.security.caller import Caller
 from ottla.broker.topic_deletion import TopicDeletion
 from ottla.core.catalog import Catalog, Changes, Topic
-from ottla.core.leadership import Leadership
+from ottla.core.leadership import Leadership, Owners
 from ottla.core.outcomes import Refused
 from ottla.core.security.quotas.rates import TokenBucket
 from ottla.core.security.quotas.table import ClientKey
@@ -21,6 +26,9 @@ from ottla.errors import ErrorCode, IllegalStateError, OttlaError
 from ottla.events import EventLog
 from ottla.model import NO_LEADER, Endpoint, TopicPartition
 from ottla.ports import Clock, Ids, LogStore, PartitionRef, StorageError
+from ottla.ports.futures import settled
+
+T = TypeVar("T")
 
 logger = EventLog(__name__)
 
@@ -48,51 +56,71 @@ class Led(NamedTuple):
 
 
 class Cluster:
-    """The state that all nodes share; nodes read and change the catalog here."""
+    """The state that all nodes share; nodes read and change the catalog here.
 
-    def __init__(self, store: LogStore, clock: Clock, ids: Ids) -> None:
+    With `owners` each node has a store and a process of its own, and this process has one of them: what the others
+    are, and the epochs of their partitions, it is told.
+    """
+
+    def __init__(
+        self, store: LogStore, clock: Clock, ids: Ids, owners: Owners | None = None
+    ) -> None:
         self.store = store
         self.clock = clock
         self.ids = ids
         self.share = LoopShare(clock.monotonic_seconds)
         self.catalog = Catalog(store.catalog.entries())
-        self.nodes: dict[int, Member] = {}  # live ones, by rising id
+        self._changes = CatalogChanges(store.catalog)
+        self.members = Members(clock)
+        self._owners = owners
+        self.leader_epochs = None if owners is None else LeaderEpochs(store)
         self._leadership = Leadership()
-        self._producer_ids = range(0)
-        # Changes of partitions by clients with a quota, counted over all nodes.
+        self.producer_ids = ProducerIds(self.catalog, self._changes)
+        # Changes of partitions by clients with a quota, counted over all nodes of this process.
         self.mutation_usage: Usage[ClientKey, TokenBucket] = Usage(TokenBucket)
         self.peers: Peers = NoPeers()
         self.deletion = TopicDeletion(
             store=store,
             catalog=self.catalog,
             share=self.share,
-            commit=self.commit,
-            members=lambda: self.nodes.values(),
+            change=self.change,
+            members=self.members,
+            owners=owners,
         )
+        store.catalog.follow(self._follow)
 
     @property
     def cluster_id(self) -> str:
         return self.store.cluster_id
 
-    def commit(self, changes: Changes) -> None:
-        """Writes changes of the catalog, then applies them."""
-        store = self.store.catalog
-        store.commit(changes, store.revision)
-        self._follow(changes)
+    def change(self, decide: Decide[T]) -> NowOrLater[T | Refused]:
+        """Changes the catalog by what `decide` finds; the outcome is there when every live node acts by the change.
 
-    def _follow(self, changes: Changes) -> None:
+        `decide` is called again if another process has changed the catalog meanwhile.
+        """
+        return self._changes.make(decide)
+
+    def commit(self, changes: Changes) -> None:
+        """Changes the catalog before nodes serve, in a process that has it to itself; raises StorageError."""
+        store = self.store.catalog
+        committed = store.commit(changes, store.revision)
+        assert not isinstance(committed, asyncio.Future), "other processes have the catalog too"
+
+    def _follow(self, revision: int, changes: Mapping[str, Any]) -> None:
         """Applies changes that are committed, and lets leadership and nodes act on them.
 
         Whoever decided them does nothing more: a node that only learns of them acts in the same way.
         """
         effects = self.catalog.effects_of(changes)
-        members = list(self.nodes.values())
+        members = list(self.members.here.values())
         for topic in effects.deleted:
             for member in members:
                 member.partitions.forget_topic(topic)
         self.catalog.apply(changes)
         for topic in effects.deleted:
             self._leadership.forget(topic.topic_id)
+            if self.leader_epochs is not None:
+                self.leader_epochs.forget(topic.topic_id)
         for grown in effects.grown:
             self._leadership.place_new(grown.topic, grown.first_partition)
         for member in members:
@@ -101,87 +129,136 @@ class Cluster:
             if effects.alters_options:
                 member.options.reload()
                 member.partitions.reconfigure()
+        if self._owners is not None:
+            self.deletion.followed(effects.deleted)
 
     def check_broker_config(self, name: str, altered: Mapping[str, str]) -> Refused | None:
         """Whether a broker, or with an empty name all brokers, may have these options altered."""
-        for node_id, member in self.nodes.items():
+        for node_id, member in self.members.here.items():
             if name in ("", str(node_id)):
                 refused = member.options.check_altered(name, altered)
                 if refused is not None:
                     return refused
         return None
 
-    def next_producer_id(self) -> int:
-        """A new producer id; its block is reserved durably before its first id is used."""
-        if not self._producer_ids:
-            block, changes = self.catalog.reserve_producer_ids()
-            self.commit(changes)
-            self._producer_ids = block
-        producer_id = self._producer_ids[0]
-        self._producer_ids = self._producer_ids[1:]
-        return producer_id
-
-    def login_secret(self) -> bytes:
+    async def login_secret(self) -> bytes:
         """The secret of which credentials of users that do not exist are made; the same at every node and start."""
-        if not self.catalog.login_secret:
-            self.commit(self.catalog.set_login_secret(secrets.token_bytes(LOGIN_SECRET_BYTES)))
+
+        def decide() -> Decision[None]:
+            is_known = bool(self.catalog.login_secret)
+            secret = secrets.token_bytes(LOGIN_SECRET_BYTES)
+            return Decision({} if is_known else self.catalog.set_login_secret(secret), None)
+
+        refused = await settled(self.change(decide))
+        if refused is not None:
+            raise StorageError(refused.text)
         return self.catalog.login_secret
 
     # Nodes.
 
     @property
+    def has_owners(self) -> bool:
+        """Whether each node has a store of its own, so that a partition has one copy and one possible leader."""
+        return self._owners is not None
+
+    @property
+    def leads_everything(self) -> bool:
+        """Whether there is one node."""
+        return len(self.registered) == 1
+
+    @property
+    def placeable(self) -> list[int]:
+        """The nodes that can be replicas of new partitions."""
+        return list(self.members.here) if self._owners is None else list(self._owners.node_ids)
+
+    @property
     def controller_id(self) -> int:
-        """The node that acts as controller: clients see it as such, and it does the work of the cluster as a whole."""
-        return next(iter(self.nodes), NO_LEADER)
+        """The node that clients see as the controller; all nodes do what they ask of it."""
+        return next(iter(self.members.present), NO_LEADER)
+
+    def is_first_here(self, node_id: int) -> bool:
+        """Whether a node does the work that is done once in a process."""
+        return next(iter(self.members.here), NO_LEADER) == node_id
 
     def addresses_for(self, caller: Caller) -> list[tuple[int, Endpoint]]:
-        """Every live node, and its address for a client."""
-        return [(node_id, member.address_for(caller)) for node_id, member in self.nodes.items()]
+        """Every node to which clients are sent, and its address for a client."""
+        return self.members.addresses_for(caller)
 
     def join(self, node: Member) -> None:
         """Lets a node lead its share; at the start all nodes join before the first serves requests."""
-        if node.node_id in self.nodes:
+        if node.node_id in self.members.here:
             raise IllegalStateError(f"node {node.node_id} has joined already")
+        if self._owners is not None:
+            assert node.node_id in self._owners.node_ids
+            self.members.add(node)
+            return
         led = self._led() if self._leadership.known else []
         self._leadership.add(node.node_id, self.catalog.topics.values())
-        self.nodes = dict(sorted({**self.nodes, node.node_id: node}.items()))
+        self.members.add(node)
         self._hand_over(led)
 
     def lose_node(self, node_id: int) -> None:
-        """Ends a node as a kill does: it saves nothing, and other nodes lead its partitions."""
+        """Ends a node as a kill does: it saves nothing, and other nodes of this process lead its partitions."""
         node = self._live(node_id)
-        led = self._led()
-        del self.nodes[node_id]
-        self._leadership.remove(node_id)
+        led = self._led() if self._owners is None else []
+        self.members.remove(node_id)
+        if self._owners is None:
+            self._leadership.remove(node_id)
         node.partitions.end()
         self._hand_over(led)
 
     @property
     def registered(self) -> Collection[int]:
         """The live nodes, and those that were lost and may come back."""
-        return self._leadership.known
+        return self._leadership.known if self._owners is None else self._owners.node_ids
 
-    def unregister(self, node_id: int) -> None:
+    def unregister(self, node_id: int) -> Refused | None:
         """Forgets a node that is not live: it is no replica any more."""
+        if node_id not in self.registered:
+            return Refused(
+                ErrorCode.BROKER_ID_NOT_REGISTERED,
+                f"Broker ID {node_id} is not currently registered",
+            )
+        if self._owners is not None:
+            return Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"Broker ID {node_id} is a worker: its partitions wait until it is started again",
+            )
+        if self.members.is_present(node_id):
+            return Refused(
+                ErrorCode.INVALID_REQUEST, f"Broker ID {node_id} is running: stop it first"
+            )
         self._leadership.retire(node_id, self.catalog.topics.values())
         logger.info("broker_unregistered", "broker %(broker)d is unregistered", broker=node_id)
+        return None
 
     def _live(self, node_id: int) -> Member:
-        node = self.nodes.get(node_id)
+        here = self.members.here
+        node = here.get(node_id)
         if node is None:
             raise IllegalStateError(
-                f"node {node_id} is not running; there are {', '.join(map(str, self.nodes)) or 'none'}"
+                f"node {node_id} is not running; there are {', '.join(map(str, here)) or 'none'}"
             )
         return node
 
     # Leaders.
 
     def leader_of(self, topic: Topic, partition: int) -> int:
-        """The node that leads a partition; NO_LEADER if no node is live."""
-        return self._leadership.leader_of(topic, partition)
+        """The node that leads a partition; NO_LEADER if no node is live that can."""
+        if self._owners is None:
+            return self._leadership.leader_of(topic, partition)
+        owner = self._owners.owner_of(topic.name, partition, topic.assignments)
+        return owner if self.members.is_present(owner) else NO_LEADER
 
     def leader_epoch(self, topic: Topic, partition: int) -> int:
-        return self.store.epoch_of(PartitionRef(topic.name, partition, topic.topic_id))
+        """The epoch of a partition; lower than that of its leader if another process has not told it yet."""
+        ref = PartitionRef(topic.name, partition, topic.topic_id)
+        if self._owners is None or self.leader_epochs is None:
+            return self.store.epoch_of(ref)
+        owner = self._owners.owner_of(topic.name, partition, topic.assignments)
+        if owner in self.members.here:
+            return self.leader_epochs.of_own(ref)
+        return self.leader_epochs.of_node(owner, ref)
 
     def find_partition(self, name: str, partition: int) -> Topic:
         """The topic of a partition that a caller names."""
@@ -197,6 +274,8 @@ class Cluster:
     def move_leader(self, topic_name: str, partition: int, node_id: int) -> None:
         """Makes a node lead a partition; its leader epoch rises, and the old leader resigns."""
         topic = self.find_partition(topic_name, partition)
+        if self._owners is not None:
+            raise IllegalStateError("a partition stays with its worker, which has its data")
         self._live(node_id)
         led = self.led_now(topic, partition)
         self._leadership.move(topic, partition, node_id)
@@ -211,10 +290,10 @@ class Cluster:
             if topic is None:
                 errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 continue
-            preferred = self._leadership.preferred_leader_of(topic, partition)
+            preferred = self._preferred_leader_of(topic, partition)
             if self.leader_of(topic, partition) == preferred:
                 errors.append(ErrorCode.ELECTION_NOT_NEEDED)
-            elif preferred not in self.nodes:
+            elif preferred not in self.members.here:
                 errors.append(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
             else:
                 before.append(self.led_now(topic, partition))
@@ -223,8 +302,13 @@ class Cluster:
         self._hand_over(before)
         return errors
 
+    def _preferred_leader_of(self, topic: Topic, partition: int) -> int:
+        if self._owners is None:
+            return self._leadership.preferred_leader_of(topic, partition)
+        return self._owners.owner_of(topic.name, partition, topic.assignments)
+
     def elect_unclean(self, wanted: Iterable[TopicPartition]) -> list[ErrorCode]:
-        """Elects no leader: all nodes read the same storage, so a partition that one cannot open, no other can."""
+        """Elects no leader: a partition has one copy, so what its leader cannot open, no other node can."""
         errors = []
         for name, partition in wanted:
             topic = self.topic_of(name, partition)
@@ -245,11 +329,13 @@ class Cluster:
 
     def place(self, topic: Topic, partition: int) -> Placement:
         """The leader and the replicas of a partition, for a client."""
+        ref = PartitionRef(topic.name, partition, topic.topic_id)
+        if self._owners is not None:
+            return self._place_owned(self._owners, topic, ref)
         leader_id, replica_ids = self._leadership.place(topic, partition)
         replicas = list(replica_ids)
-        ref = PartitionRef(topic.name, partition, topic.topic_id)
         epoch = self.store.epoch_of(ref)
-        nodes = self.nodes
+        nodes = self.members.here
         if leader_id == NO_LEADER or nodes[leader_id].partitions.is_offline(ref):
             error = ErrorCode.LEADER_NOT_AVAILABLE
             return Placement(error, NO_LEADER, epoch, replicas, replicas, replicas)
@@ -258,6 +344,38 @@ class Cluster:
         in_sync = [node_id for node_id in replicas if node_id in nodes]
         offline = [node_id for node_id in replicas if node_id not in nodes]
         return Placement(ErrorCode.NONE, leader_id, epoch, replicas, in_sync, offline)
+
+    def _place_owned(self, owners: Owners, topic: Topic, ref: PartitionRef) -> Placement:
+        """As `place`, where the owner alone has the partition.
+
+        An owner that is started again stays the leader: its clients wait at its port, and go on when it serves.
+        """
+        owner, replica_ids = owners.place(topic, ref.partition)
+        replicas = list(replica_ids)
+        epoch = self.leader_epoch(topic, ref.partition)
+        here = self.members.here.get(owner)
+        is_offline = here is not None and here.partitions.is_offline(ref)
+        if is_offline or epoch == UNKNOWN_EPOCH or not self.members.is_present(owner):
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+            return Placement(error, NO_LEADER, epoch, replicas, replicas, replicas)
+        # The others have no data that could be out of sync.
+        return Placement(ErrorCode.NONE, owner, epoch, replicas, replicas, [])
+
+    def has_replica(self, node_id: int, topic: Topic, partition: int) -> bool:
+        """Whether a node has a partition in its log directory."""
+        if self._owners is not None:
+            return self._owners.owner_of(topic.name, partition, topic.assignments) == node_id
+        return node_id in self.place(topic, partition).replicas
+
+    def in_sync_count(self, topic: Topic, partition: int) -> int:
+        """The number that is compared with `min.insync.replicas`.
+
+        Where no other node of this cluster could have a copy, the one copy stands for all: a folder that several nodes
+        have served can be served by fewer.
+        """
+        if self._owners is not None or self.leads_everything:
+            return topic.replication_factor
+        return len(self.place(topic, partition).in_sync)
 
     def led_now(self, topic: Topic, partition: int) -> Led:
         """The leader of a partition, and its epoch."""
@@ -279,9 +397,9 @@ class Cluster:
         """
         moved = [led for led in before if self.leader_of(led.topic, led.partition) != led.leader_id]
         for led in moved:
-            if led.leader_id in self.nodes:
+            if led.leader_id in self.members.here:
                 ref = PartitionRef(led.topic.name, led.partition, led.topic.topic_id)
-                self.nodes[led.leader_id].partitions.resign(ref)
+                self.members.here[led.leader_id].partitions.resign(ref)
         unraised = [led for led in moved if self._has_old_epoch(led)]
         if unraised:
             refs = [
@@ -305,8 +423,8 @@ class Cluster:
                 leader=leader_id,
                 leader_before=led.leader_id,
             )
-            if leader_id in self.nodes and self._has_old_epoch(led):
-                self.nodes[leader_id].partitions.shard(led.topic.name, led.partition)
+            if leader_id in self.members.here and self._has_old_epoch(led):
+                self.members.here[leader_id].partitions.shard(led.topic.name, led.partition)
 
     def _has_old_epoch(self, led: Led) -> bool:
         return self.leader_epoch(led.topic, led.partition) <= led.epoch

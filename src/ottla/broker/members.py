@@ -1,12 +1,12 @@
-"""The interface of a node for the other parts of its cluster.
+"""The nodes of a cluster: those of this process as objects, those of other processes by their registrations.
 
-`Node` implements it. The cluster, topics and coordinators use no other members of a node.
+`Node` implements `Member`. The cluster, topics and coordinators use nothing else of a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.shard import Shard
@@ -16,7 +16,11 @@ from ottla.core.group.machine import GroupMachine
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint
-from ottla.ports import PartitionRef
+from ottla.ports import Clock, PartitionRef
+
+# A node in another process that was lost is started again at once. For so long clients are still sent to it: its port
+# stays open, so that they wait for it there, which is quicker than to ask for another leader again and again.
+RESTART_SECONDS: Final = 5.0
 
 
 class MemberPartitions(Protocol):
@@ -44,7 +48,7 @@ class MemberGroups(Protocol):
 
 
 class Member(Protocol):
-    """A node of the cluster."""
+    """A node of this process."""
 
     @property
     def node_id(self) -> int: ...
@@ -61,3 +65,94 @@ class Member(Protocol):
     def address_for(self, caller: Caller) -> Endpoint:
         """The node's address for a client that has connected to some node."""
         ...
+
+
+class BrokerRegistration(NamedTuple):
+    """A node of another process: its addresses, and those that clients get instead, by the names of listeners."""
+
+    node_id: int
+    endpoints: Mapping[str, Endpoint]
+    advertised: Mapping[str, Endpoint]
+    is_live: bool
+
+    def address_for(self, caller: Caller) -> Endpoint:
+        """The address for a client, which may have come by a listener that only the process itself has."""
+        known = {**self.endpoints, **self.advertised}
+        listener = caller.listener if caller.listener in known else next(iter(known), "")
+        found = address_for(caller.local, listener, self.endpoints, self.advertised)
+        return caller.local if found is None else found
+
+
+def address_for(
+    local: Endpoint,
+    listener: str,
+    endpoints: Mapping[str, Endpoint],
+    advertised: Mapping[str, Endpoint],
+) -> Endpoint | None:
+    """The address of a node for a client that has connected to `local`, a listener of this name at some node.
+
+    Without an advertised address it is the host that the client used: it works by definition.
+    """
+    found = advertised.get(listener)
+    if found is not None:
+        return found
+    endpoint = endpoints.get(listener)
+    return None if endpoint is None else Endpoint(local.host, endpoint.port)
+
+
+class Members:
+    """The nodes of the cluster."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.here: dict[int, Member] = {}  # live ones, by rising id
+        self._elsewhere: dict[int, BrokerRegistration] = {}
+        self._lost_at: dict[int, float] = {}
+
+    def add(self, node: Member) -> None:
+        """A node of this process is live."""
+        self.here = dict(sorted({**self.here, node.node_id: node}.items()))
+
+    def remove(self, node_id: int) -> Member:
+        """A node of this process is not live any more."""
+        return self.here.pop(node_id)
+
+    def register(self, registrations: Iterable[BrokerRegistration]) -> None:
+        """The nodes of other processes, all of them; nodes of this one among them are not looked at."""
+        self._elsewhere = {each.node_id: each for each in registrations}
+        now = self._clock.monotonic_seconds()
+        self._lost_at = {
+            each.node_id: self._lost_at.get(each.node_id, now)
+            for each in self._elsewhere.values()
+            if not each.is_live
+        }
+
+    def is_present(self, node_id: int) -> bool:
+        """Whether clients are sent to a node: it is live, or will be soon."""
+        if node_id in self.here:
+            return True
+        if node_id not in self._elsewhere:
+            return False
+        lost_at = self._lost_at.get(node_id)
+        return lost_at is None or self._clock.monotonic_seconds() < lost_at + RESTART_SECONDS
+
+    @property
+    def present(self) -> list[int]:
+        """The nodes to which clients are sent, by rising id."""
+        if not self._elsewhere:
+            return list(self.here)
+        return sorted(filter(self.is_present, {**self._elsewhere, **self.here}))
+
+    def address_of(self, node_id: int, caller: Caller) -> Endpoint | None:
+        """The address of a node for a client; None if clients are not sent there."""
+        node = self.here.get(node_id)
+        if node is not None:
+            return node.address_for(caller)
+        return self._elsewhere[node_id].address_for(caller) if self.is_present(node_id) else None
+
+    def addresses_for(self, caller: Caller) -> list[tuple[int, Endpoint]]:
+        """Every node to which clients are sent, and its address for a client."""
+        if not self._elsewhere:
+            return [(node_id, node.address_for(caller)) for node_id, node in self.here.items()]
+        found = ((node_id, self.address_of(node_id, caller)) for node_id in self.present)
+        return [(node_id, address) for node_id, address in found if address is not None]

@@ -12,6 +12,7 @@ from ottla.broker.coordination.subscription_patterns import SubscriptionPatterns
 from ottla.broker.coordination.transaction_markers import MarkerSender
 from ottla.broker.coordination.transactions import transaction_kind
 from ottla.broker.loop.pause_aware_clock import Uptime
+from ottla.broker.members import address_for
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.led_partitions import LedPartitions
 from ottla.broker.security.audit import AuditLog
@@ -87,17 +88,9 @@ class Node:
         )
 
     def address_for(self, caller: Caller) -> Endpoint:
-        """The address of this node for a client that has connected to the same listener of some node.
-
-        Without an advertised address it is the host that the client used: it works by definition.
-        """
-        advertised = self.advertised.get(caller.listener)
-        if advertised is not None:
-            return advertised
-        endpoint = self.endpoints.get(caller.listener)
-        if endpoint is None:
-            return caller.local
-        return Endpoint(caller.local.host, endpoint.port)
+        """The address of this node for a client that has connected to the same listener of some node."""
+        found = address_for(caller.local, caller.listener, self.endpoints, self.advertised)
+        return caller.local if found is None else found
 
     def catch_up(self) -> None:
         """Does what is due by a clock that was moved; the jump counts as time that has passed, not as a pause."""

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -174,12 +174,16 @@ class RunningBroker:
         cluster: Cluster,
         instruments: Instruments,
         ring: EventRing | None = None,
+        inherited: Mapping[str, Sequence[socket.socket]] | None = None,
     ) -> None:
+        """`inherited` are sockets of the only node that were bound before, by the names of listeners."""
         self._settings = settings
+        self._inherited = inherited
         self._instruments = instruments
         self.cluster = cluster
         intercept = instruments.intercept_between_nodes
         apis = SERVED if intercept is None else intercept(SERVED)
+        self._apis_between_nodes = apis
         cluster.peers = LocalPeers(self._find_node, apis, instruments.are_nodes_separate)
         self.servers: dict[int, Server] = {}  # of live nodes
         # Where each node listens, or listened before it was killed.
@@ -242,6 +246,9 @@ class RunningBroker:
             await self._bind(node_id)
         for server in self.servers.values():
             self.cluster.join(server.node)
+        if self.cluster.has_owners:
+            # No coordinator has to wait for the first block.
+            await settled(self.cluster.producer_ids.reserve())
         for server in self.servers.values():
             server.node.partitions.find_offline()
             await server.serve()
@@ -311,9 +318,11 @@ class RunningBroker:
                 each._replace(listen=known[each.name])
                 for each in self._settings.listeners_of(node_id)
             ],
+            self._inherited,
         )
         if self._instruments.intercept is not None:
             server.apis = self._instruments.intercept(server.apis)
+        server.apis_between_nodes = self._apis_between_nodes
         if self._settings.is_watched or request_counts.logger.shows_debug:
             server.observe_requests()
         await server.bind()

@@ -1,19 +1,25 @@
 """Deleting topics: the catalog first, then their data, then the offsets that groups have committed for them.
 
-A deletion that a crash or an error interrupts stays in `Catalog.deleting`, and `finish` goes on with it.
+A deletion that a crash or an error interrupts stays in `Catalog.deleting`, and `finish` goes on with it. Where nodes
+have a store each, every one removes its own data and has its own groups forget; one that is down does so when it is
+back. The last of them completes the deletion.
 """
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
+from ottla.broker.catalog_changes import Decide, Decision
 from ottla.broker.loop.loop_share import LoopShare, at_once
-from ottla.broker.members import Member
-from ottla.broker.requests.gather_responses import respond_to_all
-from ottla.core.catalog import Catalog, Changes, Deleted, Topic
+from ottla.broker.members import Members
+from ottla.broker.requests.gather_responses import respond_to_all, then
+from ottla.core.catalog import Catalog, Deleted, Topic
 from ottla.core.group.machine import GroupMachine
+from ottla.core.leadership import Owners
 from ottla.core.outcomes import Refused
 from ottla.core.turn import Turn
 from ottla.events import EventLog
@@ -30,25 +36,21 @@ class TopicDeletion:
         store: LogStore,
         catalog: Catalog,
         share: LoopShare,
-        commit: Callable[[Changes], None],
-        members: Callable[[], Iterable[Member]],
+        change: Callable[[Decide[Any]], Any],
+        members: Members,
+        owners: Owners | None,
     ) -> None:
+        """`change` changes the catalog (`Cluster.change`)."""
         self._store = store
         self._catalog = catalog
         self._share = share
-        self._commit = commit
+        self._change = change
         self._members = members
+        self._owners = owners
         # Deleted topics that groups are forgetting; a dict for its order.
         self._forgetting: dict[uuid.UUID, None] = {}
         # Deleted topics whose data is being removed.
         self._removing: set[uuid.UUID] = set()
-
-    def delete(self, topics: Sequence[Topic], now_ms: int) -> None:
-        """Removes topics from the catalog in one step; `remove_data` does the rest."""
-        changes: Changes = {}
-        for topic in topics:
-            changes |= self._catalog.delete(topic, now_ms)
-        self._commit(changes)
 
     async def finish(self) -> None:
         """Goes on with deletions that are not complete."""
@@ -59,12 +61,17 @@ class TopicDeletion:
         """As `finish`, before any client is served."""
         at_once(self.remove_data())
 
+    def followed(self, topics: Sequence[Topic]) -> None:
+        """Topics were deleted, perhaps by another process: groups forget them before a client learns that."""
+        if topics and self._members.here:
+            asyncio.get_running_loop().call_soon(self.forget_offsets_early, topics)
+
     def remove_data(self) -> Generator[None, None, None]:
         """Removes the data of deleted topics, a partition per step; the next call retries failed ones."""
         found = {
             topic_id: deleted
             for topic_id, deleted in self._catalog.deleting.items()
-            if topic_id not in self._removing
+            if topic_id not in self._removing and not self._is_done_here(deleted)
         }
         gone: dict[uuid.UUID, Deleted] = {}
         self._removing.update(found)
@@ -83,19 +90,26 @@ class TopicDeletion:
                     )
                     continue
                 # Before nodes have joined, no group is loaded that could forget its offsets.
-                if any(self._members()) and topic_id not in self._forgetting:
+                if self._members.here and topic_id not in self._forgetting:
                     gone[topic_id] = deleted
         finally:
             self._removing.difference_update(found)
         if gone:
             self._forget_offsets(gone)
 
+    def _is_done_here(self, deleted: Deleted) -> bool:
+        """Whether it waits only for other nodes."""
+        if self._owners is None or not self._members.here:
+            return False
+        done = deleted.done_of(self._owners.node_ids)
+        return all(node_id in done for node_id in self._members.here)
+
     def forget_offsets_early(self, topics: Iterable[Topic]) -> None:
         """Makes groups forget topics whose data is still being removed: a new topic may get the name before."""
         for topic in topics:
             deleted = self._catalog.deleting.get(topic.topic_id)
             if deleted is not None:
-                for member in self._members():
+                for member in self._members.here.values():
                     member.groups.ask_all(partial(forget_topic, deleted=deleted))
 
     def _forget_offsets(self, gone: Mapping[uuid.UUID, Deleted]) -> None:
@@ -110,41 +124,44 @@ class TopicDeletion:
             ]
 
         def forgotten(results: list[list[uuid.UUID] | Refused]) -> None:
+            left = dict(gone)
+            for result in results:
+                # Where a partition has moved or is offline, the next `remove_data` tries again.
+                for topic_id in gone if isinstance(result, Refused) else result:
+                    left.pop(topic_id, None)
+            then(self._complete(left), lambda _: ended())
+
+        def ended() -> None:
             for topic_id in gone:
                 del self._forgetting[topic_id]
-            in_transactions: set[uuid.UUID] = set()
-            for result in results:
-                if isinstance(result, Refused):
-                    return  # a partition has moved or is offline: the next `remove_data` tries again
-                in_transactions.update(result)
-            self._complete(
-                {
-                    topic_id: deleted
-                    for topic_id, deleted in gone.items()
-                    if topic_id not in in_transactions
-                }
-            )
 
         self._forgetting.update(dict.fromkeys(gone))
-        parts = [part for member in self._members() for part in member.groups.ask_all(forget)]
+        members = list(self._members.here.values())
+        parts = [part for member in members for part in member.groups.ask_all(forget)]
         respond_to_all(parts, forgotten)
 
-    def _complete(self, topics: Mapping[uuid.UUID, Deleted]) -> None:
-        """Removes complete deletions from the catalog."""
+    def _complete(self, topics: Mapping[uuid.UUID, Deleted]) -> Any:
+        """Removes deletions from the catalog to which no other node has a part to do; now or later."""
         if not topics:
-            return
-        changes: Changes = {}
-        for topic_id in topics:
-            changes |= self._catalog.deleted(topic_id)
-        try:
-            self._commit(changes)
-        except StorageError as error:
-            logger.error(
-                "topic_end_not_noted",
-                "the end of topic %(topic)s was not noted: %(reason)s",
-                topic=", ".join(deleted.name for deleted in topics.values()),
-                reason=str(error),
-            )
+            return None
+        here = list(self._members.here)
+        nodes = here if self._owners is None else self._owners.node_ids
+
+        def decide() -> Decision[None]:
+            # A catalog of this process does that itself before a change.
+            self._store.sync_deletions()
+            return Decision(self._catalog.deleted_by(topics, here, nodes), None)
+
+        def changed(refused: Refused | None) -> None:
+            if refused is not None:
+                logger.error(
+                    "topic_end_not_noted",
+                    "the end of topic %(topic)s was not noted: %(reason)s",
+                    topic=", ".join(deleted.name for deleted in topics.values()),
+                    reason=refused.text,
+                )
+
+        return then(self._change(decide), changed)
 
 
 def forget_topic(groups: GroupMachine, turn: Turn, deleted: Deleted) -> Refused | None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Container, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ottla.broker.catalog_changes import Decision
 from ottla.broker.cluster import Cluster
+from ottla.broker.loop.loop_share import Steps, awaited
 from ottla.broker.options import NodeOptions
+from ottla.broker.requests.gather_responses import NowOrLater, then
 from ottla.broker.security.quotas import USED_UP, Permit, unlimited
 from ottla.core.catalog import (
     INTERNAL_TOPICS,
@@ -17,6 +20,7 @@ from ottla.core.catalog import (
     Changes,
     NewTopic,
     Topic,
+    changed_topic,
     check_name,
     collision,
     folded_name,
@@ -24,7 +28,7 @@ from ottla.core.catalog import (
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
-from ottla.ports import StorageError
+from ottla.ports import PartitionRef
 
 logger = EventLog(__name__)
 
@@ -48,6 +52,7 @@ class Extended(NamedTuple):
 
     name: str
     old_count: int
+    new_count: int
     changes: Changes
 
 
@@ -77,7 +82,7 @@ class Deletion(NamedTuple):
     """
 
     outcomes: list[Topic | ErrorCode]
-    failure: StorageError | None
+    failure: Refused | None
     removal: Generator[None, None, None] | None
 
     @property
@@ -109,7 +114,7 @@ class Topics:
         invalid: Mapping[str, Refused],
         validate_only: bool,
         permit: Permit = unlimited,
-    ) -> Generator[None, None, dict[str, Topic | Refused]]:
+    ) -> Steps[dict[str, Topic | Refused]]:
         """Creates the topics of a client's request, or only says what would be created; by name.
 
         `invalid` are topics among them whose options or replicas the client did not state properly.
@@ -123,9 +128,13 @@ class Topics:
         outcome |= {name: twice for name, count in times.items() if count > 1}
         creatable = [new for new in wanted if new.name not in outcome]
         for start in range(0, len(creatable), TOPICS_PER_CHANGE):
-            yield
+            yield None
             some = creatable[start : start + TOPICS_PER_CHANGE]
-            made = self._preview(some, permit) if validate_only else self.create(some, permit)
+            made = (
+                self._preview(some, permit)
+                if validate_only
+                else (yield from awaited(self.create(some, permit)))
+            )
             outcome.update(zip((new.name for new in some), made, strict=True))
         return outcome
 
@@ -146,40 +155,55 @@ class Topics:
 
     def _preview(self, wanted: Sequence[NewTopic], permit: Permit) -> list[Topic | Refused]:
         """The topics that would be created; as in Kafka, the client's quota counts them."""
-        decided = [self._decide_create(new, permit) for new in wanted]
+        counted = _PermitOnce(permit)
+        decided = [self._decide_create(new, counted) for new in wanted]
         return [
-            one if isinstance(one, Refused) else Catalog(one).topics[new.name]
+            one if isinstance(one, Refused) else changed_topic(new.name, one)
             for new, one in zip(wanted, decided, strict=True)
         ]
 
     def create(
         self, wanted: Sequence[NewTopic], permit: Permit = unlimited
-    ) -> list[Topic | Refused]:
+    ) -> NowOrLater[list[Topic | Refused]]:
         """Creates topics in one change of the catalog; names that differ only in '.' and '_' collide."""
-        decided: list[Changes | Refused] = []
-        all_changes: Changes = {}
-        taken: dict[str, str] = {}
-        for new in wanted:
-            other = taken.get(folded_name(new.name))
-            changes = (
-                self._decide_create(new, permit) if other is None else collision(new.name, other)
-            )
-            if not isinstance(changes, Refused):
+        counted = _PermitOnce(permit)
+        made: list[Topic | Refused] = []
+
+        def decide() -> Decision[None]:
+            made.clear()
+            all_changes: Changes = {}
+            taken: dict[str, str] = {}
+            for new in wanted:
+                other = taken.get(folded_name(new.name))
+                changes = (
+                    self._decide_create(new, counted)
+                    if other is None
+                    else collision(new.name, other)
+                )
+                if isinstance(changes, Refused):
+                    made.append(changes)
+                    continue
                 taken[folded_name(new.name)] = new.name
                 all_changes |= changes
-            decided.append(changes)
-        if all_changes:
-            try:
-                self._cluster.commit(all_changes)
-            except StorageError as error:
-                failed = Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-                return [one if isinstance(one, Refused) else failed for one in decided]
-        return [
-            one if isinstance(one, Refused) else self._created(new.name)
-            for new, one in zip(wanted, decided, strict=True)
-        ]
+                made.append(changed_topic(new.name, changes))
+            return Decision(all_changes, None)
 
-    def _decide_create(self, new: NewTopic, permit: Permit = unlimited) -> Changes | Refused:
+        def created(failed: Refused | None) -> list[Topic | Refused]:
+            if failed is not None:
+                return [one if isinstance(one, Refused) else failed for one in made]
+            for one in made:
+                if isinstance(one, Topic):
+                    logger.info(
+                        "topic_created",
+                        "topic %(topic)s created with %(partitions)d partition(s)",
+                        topic=one.name,
+                        partitions=one.partition_count,
+                    )
+            return made
+
+        return then(self._cluster.change(decide), created)
+
+    def _decide_create(self, new: NewTopic, permit: _PermitOnce) -> Changes | Refused:
         refused = self._catalog.check_new_name(new.name) or self._options.check_topic_config(
             new.config
         )
@@ -188,27 +212,17 @@ class Topics:
         changes = self._catalog.create(
             new,
             self._cluster.ids.topic_id(),
-            list(self._cluster.nodes),
+            self._cluster.placeable,
             self._options.config.num_partitions,
             self._options.config.default_replication_factor,
         )
-        if isinstance(changes, Refused) or permit is unlimited:
+        if isinstance(changes, Refused) or permit.is_unlimited:
             return changes
-        return permit(Catalog(changes).topics[new.name].partition_count) or changes
-
-    def _created(self, name: str) -> Topic:
-        topic = self._catalog.topics[name]
-        logger.info(
-            "topic_created",
-            "topic %(topic)s created with %(partitions)d partition(s)",
-            topic=name,
-            partitions=topic.partition_count,
-        )
-        return topic
+        return permit(new.name, changed_topic(new.name, changes).partition_count) or changes
 
     def create_on_first_use(
         self, names: Iterable[str], max_created: int, permit: Permit = unlimited
-    ) -> Generator[None, None, dict[str, Refused]]:
+    ) -> Steps[dict[str, Refused]]:
         """Creates the topics among these that do not exist, if auto.create.topics.enable; says which it could not.
 
         At most `max_created` are created: the client asks again for the others.
@@ -222,7 +236,7 @@ class Topics:
         wanted: list[NewTopic] = []
         for number, name in enumerate(names):
             if not number % NAMES_PER_STEP:
-                yield
+                yield None
             # The coordinators create internal topics, with options of their own.
             if name in self._catalog.topics or name in INTERNAL_TOPICS:
                 continue
@@ -233,8 +247,10 @@ class Topics:
                 refused[name] = reason
         # Another request may have created one of them between the steps.
         wanted = [new for new in wanted if new.name not in self._catalog.topics]
-        for new, one in zip(wanted, self.create(wanted, permit), strict=True):
-            if isinstance(one, Refused):
+        made = yield from awaited(self.create(wanted, permit))
+        for new, one in zip(wanted, made, strict=True):
+            # Another node may have created it meanwhile.
+            if isinstance(one, Refused) and one.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 used_up = one.error is ErrorCode.THROTTLING_QUOTA_EXCEEDED
                 refused[new.name] = later if used_up else one
         return refused
@@ -245,7 +261,7 @@ class Topics:
         validate_only: bool,
         denied: Container[str],
         permit: Permit = unlimited,
-    ) -> list[Refused | None]:
+    ) -> NowOrLater[list[Refused | None]]:
         """Gives topics more partitions in one change of the catalog, or only says whether that could be done.
 
         `denied` are topics among them that the client may not alter.
@@ -253,63 +269,40 @@ class Topics:
         times = Counter(more.name for more in wanted)
         twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is asked for twice")
         unauthorized = Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        counted = _PermitOnce(permit)
         decided: list[Extended | Refused] = []
-        for more in wanted:
-            if times[more.name] > 1:
-                decided.append(twice)
-            elif more.name in denied:
-                decided.append(unauthorized)
-            else:
-                decided.append(self._decide_add(more, permit))
-        failed: Refused | None = None
-        if not validate_only:
-            failed = self._extend([one for one in decided if not isinstance(one, Refused)])
-        return [one if isinstance(one, Refused) else failed for one in decided]
 
-    def _decide_add(self, more: MorePartitions, permit: Permit) -> Extended | Refused:
+        def decide() -> Decision[None]:
+            decided.clear()
+            all_changes: Changes = {}
+            for more in wanted:
+                if times[more.name] > 1:
+                    decided.append(twice)
+                elif more.name in denied:
+                    decided.append(unauthorized)
+                else:
+                    extended = self._decide_add(more, counted)
+                    decided.append(extended)
+                    if isinstance(extended, Extended):
+                        all_changes.update(extended.changes)
+            return Decision({} if validate_only else all_changes, None)
+
+        def added(failed: Refused | None) -> list[Refused | None]:
+            if failed is None and not validate_only:
+                _log_extended([one for one in decided if isinstance(one, Extended)])
+            return [one if isinstance(one, Refused) else failed for one in decided]
+
+        return then(self._cluster.change(decide), added)
+
+    def _decide_add(self, more: MorePartitions, permit: _PermitOnce) -> Extended | Refused:
         changes = self._catalog.add_partitions(
-            more.name, more.partition_count, more.assignments, list(self._cluster.nodes)
+            more.name, more.partition_count, more.assignments, self._cluster.placeable
         )
         if isinstance(changes, Refused):
             return changes
         before = self._catalog.topics[more.name].partition_count
-        return permit(more.partition_count - before) or Extended(more.name, before, changes)
-
-    def _extend(self, extended: Sequence[Extended]) -> Refused | None:
-        all_changes: Changes = {}
-        for each in extended:
-            all_changes |= each.changes
-        try:
-            if all_changes:
-                self._cluster.commit(all_changes)
-        except StorageError as error:
-            return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-        for each in extended:
-            topic = self._catalog.topics[each.name]
-            logger.info(
-                "partitions_added",
-                "topic %(topic)s: %(partitions)d partitions, where there were %(partitions_before)d",
-                topic=each.name,
-                partitions=topic.partition_count,
-                partitions_before=each.old_count,
-            )
-        return None
-
-    # Configuring.
-
-    def configure(self, wanted: Sequence[tuple[Topic, Mapping[str, str]]]) -> None:
-        """Gives topics their options in one change of the catalog."""
-        all_changes: Changes = {}
-        for topic, config in wanted:
-            all_changes |= self._catalog.configure(topic, config)
-        self._cluster.commit(all_changes)
-        for topic, config in wanted:
-            logger.info(
-                "topic_configured",
-                "topic %(topic)s configured: %(changes)s",
-                topic=topic.name,
-                changes=config_changes(topic.config, config),
-            )
+        refused = permit(more.name, more.partition_count - before)
+        return refused or Extended(more.name, before, more.partition_count, changes)
 
     # Deleting.
 
@@ -318,33 +311,40 @@ class Topics:
         wanted: Sequence[TopicToDelete],
         rights: DeletionRights,
         permit: Permit = unlimited,
-    ) -> Deletion:
+    ) -> NowOrLater[Deletion]:
         """Deletes the topics that a client names, each by its name or by its id, and may delete."""
         times = Counter(wanted)
+        counted = _PermitOnce(permit)
         outcomes: list[Topic | ErrorCode] = []
         topics: dict[uuid.UUID, Topic] = {}
-        for asked in wanted:
-            topic = (
-                ErrorCode.INVALID_REQUEST
-                if times[asked] > 1
-                else self._find_to_delete(asked, rights)
-            )
-            if isinstance(topic, Topic):
-                if topic.topic_id in topics:  # named both by its name and by its id
-                    topic = asked.unknown_error
-                else:
-                    refused = permit(topic.partition_count)
-                    if refused is not None:
-                        topic = refused.error
+
+        def decide() -> Decision[None]:
+            outcomes.clear()
+            topics.clear()
+            for asked in wanted:
+                topic = (
+                    ErrorCode.INVALID_REQUEST
+                    if times[asked] > 1
+                    else self._find_to_delete(asked, rights)
+                )
+                if isinstance(topic, Topic):
+                    if topic.topic_id in topics:  # named both by its name and by its id
+                        topic = asked.unknown_error
                     else:
-                        topics[topic.topic_id] = topic
-            outcomes.append(topic)
-        if not topics:
-            return Deletion(outcomes, None, None)
-        try:
-            return Deletion(outcomes, None, self.delete(list(topics.values())))
-        except StorageError as error:
-            return Deletion(outcomes, error, None)
+                        refused = counted(topic.name, topic.partition_count)
+                        if refused is not None:
+                            topic = refused.error
+                        else:
+                            topics[topic.topic_id] = topic
+                outcomes.append(topic)
+            return Decision(self._deletion_of(topics.values()), None)
+
+        def deleted(failed: Refused | None) -> Deletion:
+            if failed is not None or not topics:
+                return Deletion(outcomes, failed, None)
+            return Deletion(outcomes, None, self._deleted(topics.values()))
+
+        return then(self._cluster.change(decide), deleted)
 
     def _find_to_delete(self, asked: TopicToDelete, rights: DeletionRights) -> Topic | ErrorCode:
         if not self._options.config.delete_topic_enable:
@@ -362,25 +362,69 @@ class Topics:
             return asked.unknown_error
         return topic if topic.name in rights.deletable else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
-    def delete(self, topics: Sequence[Topic]) -> Generator[None, None, None]:
-        """Deletes topics in one change of the catalog; the generator that is returned removes their data."""
-        deletion = self._cluster.deletion
-        deletion.delete(topics, self._cluster.clock.now_ms())
+    def _deletion_of(self, topics: Iterable[Topic]) -> Changes:
+        now_ms = self._cluster.clock.now_ms()
+        changes: Changes = {}
+        for topic in topics:
+            changes |= self._catalog.delete(topic, now_ms)
+        return changes
+
+    def _deleted(self, topics: Iterable[Topic]) -> Generator[None, None, None]:
+        """The generator that removes the data of topics that were deleted from the catalog."""
         for topic in topics:
             logger.info("topic_deleted", "topic %(topic)s deleted", topic=topic.name)
-        return deletion.remove_data()
+        return self._cluster.deletion.remove_data()
+
+
+class _PermitOnce:
+    """A permit that counts each topic once, however often a change is decided."""
+
+    def __init__(self, permit: Permit) -> None:
+        self._permit = permit
+        self._answers: dict[str, Refused | None] = {}
+
+    @property
+    def is_unlimited(self) -> bool:
+        return self._permit is unlimited
+
+    def __call__(self, topic: str, partition_count: int) -> Refused | None:
+        if topic not in self._answers:
+            self._answers[topic] = self._permit(partition_count)
+        return self._answers[topic]
+
+
+def _log_extended(extended: Iterable[Extended]) -> None:
+    for each in extended:
+        logger.info(
+            "partitions_added",
+            "topic %(topic)s: %(partitions)d partitions, where there were %(partitions_before)d",
+            topic=each.name,
+            partitions=each.new_count,
+            partitions_before=each.old_count,
+        )
 
 
 def adopt_topics(cluster: Cluster) -> None:
     """Takes over the partitions of a folder without a catalog: Apache Kafka's, or ours that lost its journal."""
-    if cluster.store.catalog.entries():
-        return
-    adopted = cluster.catalog.adopt(cluster.store.partitions(), cluster.clock.now_ms())
+    if not cluster.store.catalog.entries():
+        adopt_partitions(
+            cluster.catalog, cluster.store.partitions(), cluster.clock.now_ms(), cluster.commit
+        )
+
+
+def adopt_partitions(
+    catalog: Catalog,
+    partitions: Sequence[PartitionRef],
+    now_ms: int,
+    commit: Callable[[Changes], object],
+) -> None:
+    """As `adopt_topics`, for a catalog without entries."""
+    adopted = catalog.adopt(partitions, now_ms)
     for problem in adopted.problems:
         logger.error("topic_not_adopted", "not taken over: %(reason)s", reason=problem)
     if not adopted.changes:
         return
-    cluster.commit(adopted.changes)
+    commit(adopted.changes)
     for topic in adopted.topics:
         logger.warning(
             "topic_adopted",

@@ -114,4 +114,6 @@ def _listen(endpoint: Endpoint) -> socket.socket:
     try:
         return listen_at(endpoint)
     except OSError as error:
-        raise OttlaError(f"cannot listen on {endpoint}: {error.strerror or error}") from error
+        raise OttlaError(
+            f"cannot listen on {endpoint}: {error.strerror or error}: give another HOST:PORT, or port 0 for a free one"
+        ) from error

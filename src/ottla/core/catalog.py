@@ -77,11 +77,20 @@ class NewTopic(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """A deleted topic whose data or committed offsets are not removed yet."""
+    """A deleted topic whose data or committed offsets are not removed yet.
+
+    Where nodes have a store each, those in `done` have done their part of it, of all that are in `nodes`.
+    """
 
     name: str
     partition_count: int
     deleted_at_ms: int
+    done: tuple[int, ...] = ()
+    nodes: tuple[int, ...] = ()
+
+    def done_of(self, nodes: Sequence[int]) -> tuple[int, ...]:
+        """The nodes that have done their part; none if there were others, which led other partitions."""
+        return self.done if self.nodes == tuple(nodes) else ()
 
 
 class Adopted(NamedTuple):
@@ -227,8 +236,13 @@ class Catalog:
             self.deleting.pop(topic_id, None)
         else:
             # Early catalogs do not have the time of a deletion.
-            deleted_at_ms = value.get("deleted_at_ms", 0)
-            self.deleting[topic_id] = Deleted(value["name"], value["partitions"], deleted_at_ms)
+            self.deleting[topic_id] = Deleted(
+                value["name"],
+                value["partitions"],
+                value.get("deleted_at_ms", 0),
+                tuple(value.get("done", ())),
+                tuple(value.get("nodes", ())),
+            )
 
     def _apply_client_metrics(self, name: str, value: Any) -> None:
         self.client_metrics_changes += 1
@@ -286,15 +300,27 @@ class Catalog:
         """Deletes a topic; its data is removed later, after which `deleted` is called."""
         return {
             _TOPIC + topic.name: None,
-            _DELETING + str(topic.topic_id): {
-                "name": topic.name,
-                "partitions": topic.partition_count,
-                "deleted_at_ms": now_ms,
-            },
+            _DELETING + str(topic.topic_id): _deleting_value(
+                Deleted(topic.name, topic.partition_count, now_ms)
+            ),
         }
 
-    def deleted(self, topic_id: uuid.UUID) -> Changes:
-        return {_DELETING + str(topic_id): None}
+    def deleted_by(
+        self, topic_ids: Iterable[uuid.UUID], done: Sequence[int], nodes: Sequence[int]
+    ) -> Changes:
+        """Some nodes, of all that have a part in it, have done theirs of deletions; the last of them complete it."""
+        changes: Changes = {}
+        for topic_id in topic_ids:
+            deleted = self.deleting.get(topic_id)
+            if deleted is None:
+                continue
+            all_done = sorted({*deleted.done_of(nodes), *done})
+            if all(node in all_done for node in nodes):
+                changes[_DELETING + str(topic_id)] = None
+            else:
+                made = deleted._replace(done=tuple(all_done), nodes=tuple(nodes))
+                changes[_DELETING + str(topic_id)] = _deleting_value(made)
+        return changes
 
     def add_partitions(
         self,
@@ -511,6 +537,22 @@ def _check_replicas(
         if problem is not None:
             return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     return None
+
+
+def _deleting_value(deleted: Deleted) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "name": deleted.name,
+        "partitions": deleted.partition_count,
+        "deleted_at_ms": deleted.deleted_at_ms,
+    }
+    if deleted.nodes:
+        value |= {"done": list(deleted.done), "nodes": list(deleted.nodes)}
+    return value
+
+
+def changed_topic(name: str, changes: Mapping[str, Any]) -> Topic:
+    """A topic as changes make it."""
+    return _topic_of(name, changes[_TOPIC + name])
 
 
 def _topic_of(name: str, value: Mapping[str, Any]) -> Topic:

@@ -5,6 +5,8 @@ partitions of one topic and the first partitions of many topics are spread evenl
 choose another order. The first node of the order is the preferred leader. The leader is the first live node, unless the
 partition was moved: then it stays with that node as long as the node lives. A node that was lost and comes back leads
 nothing at first, as in Kafka; an election of preferred leaders gives it its share again.
+
+With workers each node has a store of its own: the first node of the order owns the partition, and no other can lead it.
 """
 
 from __future__ import annotations
@@ -12,13 +14,39 @@ from __future__ import annotations
 import uuid
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from ottla.core.catalog import Topic
 from ottla.model import NO_LEADER
 
 
+class Owners:
+    """The owner of each partition among nodes that have a store each; it does not depend on who is live."""
+
+    def __init__(self, node_ids: Iterable[int]) -> None:
+        self.node_ids: Final = tuple(sorted(node_ids))
+        self._orders = _orders(list(self.node_ids))
+
+    def order_of(
+        self, name: str, partition: int, assignments: Sequence[Sequence[int]] = ()
+    ) -> tuple[int, ...]:
+        """All nodes, the owner first; `assignments` are the replicas that a client chose for the topic."""
+        order = self._orders[(zlib.crc32(name.encode()) + partition) % len(self._orders)]
+        if partition < len(assignments):
+            order = _with_first(order, assignments[partition])
+        return order
+
+    def owner_of(self, name: str, partition: int, assignments: Sequence[Sequence[int]] = ()) -> int:
+        return self.order_of(name, partition, assignments)[0]
+
+    def place(self, topic: Topic, partition: int) -> tuple[int, tuple[int, ...]]:
+        """The owner, and the replicas that clients see, the owner first. In fact only the owner has the data."""
+        order = self.order_of(topic.name, partition, topic.assignments)
+        return order[0], order[: topic.replication_factor]
+
+
 class Leadership:
-    """The nodes, and the partitions that each of them leads."""
+    """The nodes of one process, and the partitions that each of them leads."""
 
     def __init__(self) -> None:
         self.live: dict[int, None] = {}

@@ -10,7 +10,7 @@ a StorageError if it is not known to be.
 """
 
 from ottla.core.leader_epochs import EpochStart
-from ottla.ports.catalog import Catalog, JsonValue
+from ottla.ports.catalog import Catalog, Follower, JsonValue
 from ottla.ports.compaction import Replacement
 from ottla.ports.engine import LogStore, PartitionLog
 from ottla.ports.environment import Clock, Ids, monotonic_ms
@@ -38,6 +38,7 @@ __all__ = [
     "EpochStart",
     "Extent",
     "FencedError",
+    "Follower",
     "Ids",
     "JsonValue",
     "LogDir",

@@ -56,7 +56,7 @@ class _FaultyCatalog:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._catalog, name)
 
-    def commit(self, changes: Mapping[str, JsonValue], expected_revision: int) -> int:
+    def commit(self, changes: Mapping[str, JsonValue], expected_revision: int) -> Any:
         _check_room(self._faults)
         return self._catalog.commit(changes, expected_revision)
 

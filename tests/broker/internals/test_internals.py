@@ -110,7 +110,7 @@ def test_the_cleaner_tells_what_it_did_and_what_is_left(watched: ottla.Broker) -
             for each in cleaner["compactions"]
             if each["topic"] == "prices" and each["bytes_after"] < each["bytes_before"]
         ]
-        if done and node["retention"]["rounds"]:
+        if done and cleaner["rounds"] and node["retention"]["rounds"]:
             break
         in_time(deadline, cleaner)
     assert done[-1]["dirty_keys"] == 2
@@ -118,7 +118,6 @@ def test_the_cleaner_tells_what_it_did_and_what_is_left(watched: ottla.Broker) -
     assert state["state"] in ("well", "cleaning")
     assert state["size_bytes"] > 0
     assert cleaner["is_enabled"]
-    assert cleaner["rounds"] >= 1
     assert cleaner["last_began_at_ms"] > 0
     assert cleaner["last_took_ms"] >= 0
 

@@ -15,7 +15,6 @@ from tests.waiting import in_time
 
 from ottla import Broker
 from ottla.broker.requests.apis import SERVED
-from ottla.client.aio.network.connection import response_class_of
 from ottla.wire.compile import decode_message
 from ottla.wire.declare import info_of
 from ottla.wire.framing import (
@@ -30,6 +29,7 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from ottla.wire.response_decoders import response_class_of
 
 STOP_SECONDS = 10.0
 SEEN_SECONDS = 10.0

@@ -20,7 +20,6 @@ TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 DESCRIBE, READ = AclOperation.DESCRIBE, AclOperation.READ
 SECONDS = 20
 OF_A_TOPIC = ("", "/partitions", "/history", "/groups", "/configs")
-HEADERS = {"x-ottla-console": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -119,15 +118,15 @@ def test_the_role_of_an_admin_is_not_enough_without_rights_on_the_topic(
     async def ask() -> None:
         async with logged_in(broker, form) as browser:
             for path, body in changes.items():
-                answer = await browser.post(path, json=body, headers=HEADERS)
+                answer = await browser.post(path, json=body)
                 assert answer.status_code == 403, (path, answer.text)
                 assert "ACL" in answer.json()["advice"], path
                 if path != "/api/topics":
                     hidden = path.replace("open", "secret")
-                    answer = await browser.post(hidden, json=body, headers=HEADERS)
+                    answer = await browser.post(hidden, json=body)
                     assert answer.status_code == 404, (hidden, answer.text)
             allow(broker, "keeper", *CLUSTER, AclOperation.CREATE)
-            answer = await browser.post("/api/topics", json={"name": "new"}, headers=HEADERS)
+            answer = await browser.post("/api/topics", json={"name": "new"})
             assert answer.status_code == 200, answer.text
 
     asyncio.run(ask())

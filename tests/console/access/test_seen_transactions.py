@@ -203,9 +203,7 @@ def test_a_transaction_whose_id_may_not_be_described_does_not_seem_to_hang(
                     "producer_id": each["producer_id"],
                     "producer_epoch": each["producer_epoch"],
                 }
-                answer = await browser.post(
-                    "/api/transactions/hanging/abort", json=body, headers={"x-ottla-console": "1"}
-                )
+                answer = await browser.post("/api/transactions/hanging/abort", json=body)
                 assert answer.status_code == 400, answer.text
                 assert "a coordinator will end it" in answer.text
                 assert "payments" not in answer.text

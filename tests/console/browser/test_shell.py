@@ -148,7 +148,7 @@ def test_the_page_says_that_the_console_is_gone_and_recovers(
     page.goto(console.url)
     page.get_by_text("Live").wait_for()
     console.stop()
-    banner = page.get_by_text("The console does not answer since")
+    banner = page.get_by_text("The console has not answered since")
     banner.wait_for()
     console.start()
     banner.wait_for(state="detached")
@@ -165,7 +165,7 @@ def test_the_page_says_that_the_cluster_is_gone(
         page.goto(console.url)
         page.get_by_text("Live").wait_for()
         broker.stop()
-        page.get_by_text("The cluster does not answer since").wait_for()
+        page.get_by_text("The cluster has not answered since").wait_for()
 
 
 def test_a_path_without_a_view_leads_back(page: Page, console_url: str) -> None:

@@ -154,3 +154,25 @@ def test_a_group_that_does_not_exist_is_not_found(api: ApiClient) -> None:
         assert status == 404, path
         assert "no group 'nobody/knows me'" in text
     assert api.refused("GET", "/api/groups", limit=501)[0] == 400
+
+
+def test_no_offset_is_committed_behind_the_end_that_is_shown(
+    cluster: GroupCluster, api: ApiClient
+) -> None:
+    """The ends are a poll old: where the group went on since then, its lag would be too small."""
+    topic, group = cluster.topic("moving", records=1), cluster.name("moving")
+    cluster.commit(group, {(topic, 0): 1})
+    row_of(api, group, lag=0)
+    producer = Producer({"bootstrap.servers": cluster.servers, "linger.ms": 0, "log_level": 0})
+    for offset in range(2, 30):
+        producer.produce(topic, b"more", partition=0)
+        assert producer.flush(SECONDS) == 0
+        cluster.commit(group, {(topic, 0): offset})
+        (row,) = api.get("/api/group/partitions", id=group)["rows"]
+        assert row["committed_offset"] <= row["end_offset"], row
+
+    def caught_up(page: Any) -> bool:
+        (row,) = page["rows"]
+        return (row["committed_offset"], row["end_offset"], row["lag"]) == (29, 29, 0)
+
+    assert api.soon("/api/group/partitions", caught_up, id=group)

@@ -223,7 +223,6 @@ def test_users_see_only_the_rebalances_of_their_groups() -> None:
         login.pop("sasl.username", None)
         with serving(broker.bootstrap_servers, options=options, login_options=login) as console:
             http = httpx.Client(base_url=console.url, trust_env=False, timeout=SECONDS)
-            http.headers["x-ottla-console"] = "1"
             answer = http.post("/api/login", json=form)
             assert answer.status_code == 200, answer.text
             assert [row["group_id"] for row in http.get("/api/groups").json()["rows"]] == ["open"]

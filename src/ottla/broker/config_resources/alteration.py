@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.access import Operation
+from ottla.broker.catalog_changes import Decision
 from ottla.broker.config_resources.broker_resources import BrokerResources
 from ottla.broker.config_resources.logger_resources import LoggerResources
 from ottla.broker.config_resources.resource_kind import ResourceKind
 from ottla.broker.config_resources.resource_kinds import find_kind
+from ottla.broker.loop.loop_share import Steps, awaited
 from ottla.broker.node import Node
 from ottla.broker.requests.divisions import Division, Repeated
 from ottla.broker.security.authorization import refuse_config_resource
 from ottla.broker.security.caller import Caller
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
-from ottla.ports import StorageError
 
 # How a request to alter many resources is divided.
 RESOURCES: Final = Division(
@@ -40,76 +41,92 @@ class Alteration(NamedTuple):
     change: Callable[[ResourceKind, Mapping[str, str]], dict[str, str] | Refused]
 
 
-class _Decided:
-    """Changes of one kind of resource that were decided but not stored, by their place among the outcomes."""
+class _Altered(NamedTuple):
+    """The options of a resource as they were, and as they are to be."""
 
-    def __init__(self, node: Node, outcomes: list[Refused | None]) -> None:
-        self._node = node
-        self._outcomes = outcomes
-        self._kind: ResourceKind | None = None
-        self._changes: dict[int, tuple[str, dict[str, str]]] = {}
-
-    def store_before(self, kind: ResourceKind) -> None:
-        """Stores what was decided, unless it may be stored together with a change of this kind."""
-        if self._kind is not kind or not kind.stored_together:
-            self.store()
-            self._kind = kind
-
-    def add(self, name: str, options: dict[str, str]) -> None:
-        self._changes[len(self._outcomes)] = (name, options)
-
-    def store(self) -> None:
-        if not self._changes:
-            return
-        assert self._kind is not None
-        try:
-            self._kind.store(self._node, dict(self._changes.values()))
-        except StorageError as error:
-            for place in self._changes:
-                self._outcomes[place] = Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-        self._changes.clear()
+    before: Mapping[str, str]
+    after: dict[str, str]
 
 
 def alter_all(
     node: Node, caller: Caller, wanted: Sequence[Alteration], validate_only: bool
-) -> list[Refused | None]:
+) -> Steps[list[Refused | None]]:
     """Alters resources in their order; one that is named twice is refused.
 
     Topics that follow each other are altered in one step: their options do not depend on each other's.
     """
     times = Counter((asked.resource_type, asked.name) for asked in wanted)
     outcomes: list[Refused | None] = []
-    decided = _Decided(node, outcomes)
+    together: list[Alteration] = []
     for asked in wanted:
-        refused: Refused | None = None
         kind = find_kind(asked.resource_type)
+        refused: Refused | None = None
         if times[asked.resource_type, asked.name] > 1:
             refused = Refused(ErrorCode.INVALID_REQUEST, "the resource is named twice")
         elif isinstance(kind, Refused):
             refused = kind
         elif asked.malformed is not None:
             refused = asked.malformed
+        if refused is not None or not _may_join(together, asked):
+            outcomes += yield from _alter(node, caller, together, validate_only)
+            together = []
+        if refused is None:
+            together.append(asked)
         else:
-            decided.store_before(kind)
-            options = _permitted(node, caller, kind, asked)
-            if isinstance(options, Refused):
-                refused = options
-            elif not validate_only:
-                decided.add(asked.name, options)
-        outcomes.append(refused)
-    decided.store()
+            outcomes.append(refused)
+    outcomes += yield from _alter(node, caller, together, validate_only)
     return outcomes
+
+
+def _may_join(together: Sequence[Alteration], asked: Alteration) -> bool:
+    """Whether a resource can be altered in one step with those before it."""
+    if not together:
+        return True
+    kind = find_kind(asked.resource_type)
+    return (
+        together[0].resource_type == asked.resource_type
+        and not isinstance(kind, Refused)
+        and kind.stored_together
+    )
+
+
+def _alter(
+    node: Node, caller: Caller, together: Sequence[Alteration], validate_only: bool
+) -> Steps[list[Refused | None]]:
+    """Alters resources of one kind in one step."""
+    if not together:
+        return []
+    kind = find_kind(together[0].resource_type)
+    assert not isinstance(kind, Refused)
+    decided: list[_Altered | Refused] = []
+
+    def decide() -> Decision[None]:
+        decided.clear()
+        changed: dict[str, dict[str, str]] = {}
+        for asked in together:
+            altered = _permitted(node, caller, kind, asked)
+            decided.append(altered)
+            if isinstance(altered, _Altered):
+                changed[asked.name] = altered.after
+        return Decision(kind.changes(node, changed) if changed and not validate_only else {}, None)
+
+    failed = yield from awaited(node.cluster.change(decide))
+    if failed is None and not validate_only:
+        for asked, altered in zip(together, decided, strict=True):
+            if isinstance(altered, _Altered):
+                kind.changed_to(node, asked.name, altered.before, altered.after)
+    return [one if isinstance(one, Refused) else failed for one in decided]
 
 
 def _permitted(
     node: Node, caller: Caller, kind: ResourceKind, asked: Alteration
-) -> dict[str, str] | Refused:
+) -> _Altered | Refused:
     """The new options of a resource, if the caller may set them.
 
     As in Kafka, whose brokers check their own options before a controller checks the caller, options of brokers are
     judged for everybody; about other resources a caller without the right learns nothing.
     """
-    options: dict[str, str] | Refused = {}
+    options: _Altered | Refused = _Altered({}, {})
     judges_first = isinstance(kind, BrokerResources)
     if judges_first:
         options = _decide(node, kind, asked)
@@ -124,7 +141,7 @@ def _permitted(
     return options if judges_first else _decide(node, kind, asked)
 
 
-def _decide(node: Node, kind: ResourceKind, asked: Alteration) -> dict[str, str] | Refused:
+def _decide(node: Node, kind: ResourceKind, asked: Alteration) -> _Altered | Refused:
     """The new options of a resource, or why they are refused."""
     current = kind.options_set(node, asked.name)
     if isinstance(current, Refused):
@@ -132,4 +149,4 @@ def _decide(node: Node, kind: ResourceKind, asked: Alteration) -> dict[str, str]
     options = asked.change(kind, current)
     if isinstance(options, Refused):
         return options
-    return kind.check(node, asked.name, options) or options
+    return kind.check(node, asked.name, options) or _Altered(current, options)

@@ -10,6 +10,7 @@ from ottla.broker.topics import config_changes
 from ottla.config.broker import BrokerConfig
 from ottla.config.describe import DescribedOption
 from ottla.config.options import value_text
+from ottla.core.catalog import Changes
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
@@ -34,17 +35,19 @@ class BrokerResources:
     def check(self, node: Node, name: str, options: Mapping[str, str]) -> Refused | None:
         return node.cluster.check_broker_config(name, options)
 
-    def store(self, node: Node, changed: Mapping[str, Mapping[str, str]]) -> None:
-        cluster = node.cluster
-        for name, options in changed.items():
-            changes = config_changes(cluster.catalog.broker_configs.get(name, {}), options)
-            cluster.commit(cluster.catalog.configure_broker(name, options))
-            logger.info(
-                "broker_configured",
-                "broker %(broker)s configured: %(changes)s",
-                broker=name or "(all)",
-                changes=changes,
-            )
+    def changes(self, node: Node, changed: Mapping[str, Mapping[str, str]]) -> Changes:
+        ((name, options),) = changed.items()  # not stored together
+        return node.cluster.catalog.configure_broker(name, options)
+
+    def changed_to(
+        self, node: Node, name: str, before: Mapping[str, str], options: Mapping[str, str]
+    ) -> None:
+        logger.info(
+            "broker_configured",
+            "broker %(broker)s configured: %(changes)s",
+            broker=name or "(all)",
+            changes=config_changes(before, options),
+        )
 
     def unset_list(self, node: Node, option: str) -> str | Refused:
         known = find_list_option(BrokerConfig, option)

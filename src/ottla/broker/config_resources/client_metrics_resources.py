@@ -11,6 +11,7 @@ from ottla.broker.topics import config_changes
 from ottla.config.client_metrics import ClientMetricsConfig
 from ottla.config.describe import DescribedOption, describe_resource
 from ottla.config.options import ConfigSource
+from ottla.core.catalog import Changes
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
@@ -46,13 +47,17 @@ class ClientMetricsResources:
             )
         return check_subscription(name, options)
 
-    def store(self, node: Node, changed: Mapping[str, Mapping[str, str]]) -> None:
-        cluster = node.cluster
-        for name, options in changed.items():
-            before = cluster.catalog.client_metrics.get(name, {})
-            if not before and not options:
-                continue  # it does not exist, and is not created
-            cluster.commit(cluster.catalog.configure_client_metrics(name, options))
+    def changes(self, node: Node, changed: Mapping[str, Mapping[str, str]]) -> Changes:
+        catalog = node.cluster.catalog
+        ((name, options),) = changed.items()  # not stored together
+        if not options and name not in catalog.client_metrics:
+            return {}  # it does not exist, and is not created
+        return catalog.configure_client_metrics(name, options)
+
+    def changed_to(
+        self, node: Node, name: str, before: Mapping[str, str], options: Mapping[str, str]
+    ) -> None:
+        if before or options:
             logger.info(
                 "client_metrics_configured",
                 "subscription %(subscription)s to client metrics configured: %(changes)s",

@@ -9,6 +9,7 @@ from ottla.broker.node import Node
 from ottla.broker.topics import config_changes
 from ottla.config.describe import DescribedOption
 from ottla.config.group import GroupOptions
+from ottla.core.catalog import Changes
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
@@ -34,18 +35,19 @@ class GroupResources:
     def check(self, node: Node, name: str, options: Mapping[str, str]) -> Refused | None:
         return node.options.check_group_options(options)
 
-    def store(self, node: Node, changed: Mapping[str, Mapping[str, str]]) -> None:
-        """Stores the options; the members of a group get them with their next heartbeat."""
-        cluster = node.cluster
-        before = {name: cluster.catalog.group_configs.get(name, {}) for name in changed}
-        cluster.commit(cluster.catalog.configure_groups(changed))
-        for name, options in changed.items():
-            logger.info(
-                "group_configured",
-                "group %(group)s configured: %(changes)s",
-                group=name,
-                changes=config_changes(before[name], options),
-            )
+    def changes(self, node: Node, changed: Mapping[str, Mapping[str, str]]) -> Changes:
+        """The members of a group get the options with their next heartbeat."""
+        return node.cluster.catalog.configure_groups(changed)
+
+    def changed_to(
+        self, node: Node, name: str, before: Mapping[str, str], options: Mapping[str, str]
+    ) -> None:
+        logger.info(
+            "group_configured",
+            "group %(group)s configured: %(changes)s",
+            group=name,
+            changes=config_changes(before, options),
+        )
 
     def unset_list(self, node: Node, option: str) -> str | Refused:
         known = find_list_option(GroupOptions, option)

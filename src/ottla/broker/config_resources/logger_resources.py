@@ -16,6 +16,7 @@ from ottla.broker.config_resources.option_changes import (
 from ottla.broker.node import Node
 from ottla.config.describe import DescribedOption
 from ottla.config.options import ConfigSource, OptionType
+from ottla.core.catalog import Changes
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
@@ -94,21 +95,26 @@ class LoggerResources:
     def check(self, node: Node, name: str, options: Mapping[str, str]) -> Refused | None:
         return None
 
-    def store(self, node: Node, changed: Mapping[str, Mapping[str, str]]) -> None:
-        for levels in changed.values():
-            for name in _names():
-                level = LEVELS[levels[name]] if name in levels else logging.NOTSET
-                its = _logger(name)
-                # A level between two of Kafka's is left alone unless another one is asked for.
-                is_same = its.level and level and _level_name(its.level) == levels[name]
-                if its.level != level and not is_same:
-                    its.setLevel(level)
-                    logger.warning(
-                        "log_level_changed",
-                        "logger %(name)s has the level %(new_level)s",
-                        name=name,
-                        new_level=levels.get(name, "of its parent"),
-                    )
+    def changes(self, node: Node, changed: Mapping[str, Mapping[str, str]]) -> Changes:
+        """None: the catalog does not have the levels."""
+        return {}
+
+    def changed_to(
+        self, node: Node, name: str, before: Mapping[str, str], options: Mapping[str, str]
+    ) -> None:
+        for known in _names():
+            level = LEVELS[options[known]] if known in options else logging.NOTSET
+            its = _logger(known)
+            # A level between two of Kafka's is left alone unless another one is asked for.
+            is_same = its.level and level and _level_name(its.level) == options[known]
+            if its.level != level and not is_same:
+                its.setLevel(level)
+                logger.warning(
+                    "log_level_changed",
+                    "logger %(name)s has the level %(new_level)s",
+                    name=known,
+                    new_level=options.get(known, "of its parent"),
+                )
 
     def unset_list(self, node: Node, option: str) -> str | Refused:
         raise AssertionError("loggers have operations of their own")

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ottla.broker.node import Node
 from ottla.config.describe import DescribedOption
+from ottla.core.catalog import Changes
 from ottla.core.outcomes import Refused
 
 
@@ -30,11 +31,14 @@ class ResourceKind(Protocol):
         """Whether exactly these options may be set for a resource that `options_set` has found."""
         ...
 
-    def store(self, node: Node, changed: Mapping[str, Mapping[str, str]]) -> None:
-        """Durably replaces the options of resources, by name, in one step; they have been checked.
+    def changes(self, node: Node, changed: Mapping[str, Mapping[str, str]]) -> Changes:
+        """The changes of the catalog that replace the options of resources, by name; they have been checked."""
+        ...
 
-        Raises StorageError if that fails; then nothing was changed.
-        """
+    def changed_to(
+        self, node: Node, name: str, before: Mapping[str, str], options: Mapping[str, str]
+    ) -> None:
+        """The options of a resource have been replaced."""
         ...
 
     def unset_list(self, node: Node, option: str) -> str | Refused:

@@ -6,10 +6,15 @@ from collections.abc import Mapping
 
 from ottla.broker.config_resources.option_changes import find_list_option
 from ottla.broker.node import Node
+from ottla.broker.topics import config_changes
 from ottla.config.describe import DescribedOption
 from ottla.config.topic import TopicConfig
+from ottla.core.catalog import Changes
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
+from ottla.events import EventLog
+
+logger = EventLog(__name__)
 
 
 class TopicResources:
@@ -30,9 +35,22 @@ class TopicResources:
     def check(self, node: Node, name: str, options: Mapping[str, str]) -> Refused | None:
         return node.options.check_topic_config(options)
 
-    def store(self, node: Node, changed: Mapping[str, Mapping[str, str]]) -> None:
-        topics = node.cluster.catalog.topics
-        node.topics.configure([(topics[name], options) for name, options in changed.items()])
+    def changes(self, node: Node, changed: Mapping[str, Mapping[str, str]]) -> Changes:
+        catalog = node.cluster.catalog
+        changes: Changes = {}
+        for name, options in changed.items():
+            changes |= catalog.configure(catalog.topics[name], options)
+        return changes
+
+    def changed_to(
+        self, node: Node, name: str, before: Mapping[str, str], options: Mapping[str, str]
+    ) -> None:
+        logger.info(
+            "topic_configured",
+            "topic %(topic)s configured: %(changes)s",
+            topic=name,
+            changes=config_changes(before, options),
+        )
 
     def unset_list(self, node: Node, option: str) -> str | Refused:
         known = find_list_option(TopicConfig, option)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla.broker.cluster import Cluster
@@ -20,7 +21,7 @@ from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.led_partitions import LedPartitions
 from ottla.broker.partitions.shard import Shard
-from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.gather_responses import NowOrLater, then
 from ottla.broker.topics import Topics
 from ottla.core.catalog import NewTopic, Topic
 from ottla.core.outcomes import Refused
@@ -58,6 +59,12 @@ class Rest(NamedTuple):
 
 def _no_effects(coordinator: Coordinator[Any], effect: Any) -> None:
     raise AssertionError(f"no effects are expected, but here is {effect!r}")
+
+
+def _partition_of(key: str, topic: Topic | Refused) -> TopicPartition | Refused:
+    if isinstance(topic, Refused):
+        return topic
+    return TopicPartition(topic.name, coordinator_partition(key, topic.partition_count))
 
 
 class Coordinators(Generic[M]):
@@ -99,25 +106,28 @@ class Coordinators(Generic[M]):
     def topic(self) -> Topic | None:
         return self._cluster.catalog.topics.get(self.topic_name)
 
-    def partition_of(self, key: str) -> TopicPartition | Refused:
+    def partition_of(self, key: str) -> NowOrLater[TopicPartition | Refused]:
         """The partition that has a group or transactional id; its topic is created if this is the first use."""
-        topic = self._make_topic()
-        if isinstance(topic, Refused):
-            return topic
-        return TopicPartition(topic.name, coordinator_partition(key, topic.partition_count))
-
-    def _make_topic(self) -> Topic | Refused:
         topic = self.topic
         if topic is not None:
-            return topic
-        live = len(self._cluster.nodes)
+            return _partition_of(key, topic)
+        return then(self._make_topic(), partial(_partition_of, key))
+
+    def _make_topic(self) -> NowOrLater[Topic | Refused]:
+        # Where each node has a store of its own, there is one copy.
+        live = 1 if self._cluster.has_owners else len(self._cluster.members.here)
         shape = self._kind.shape
         config = dict(shape.config)
         if MIN_REPLICAS in config:
             config[MIN_REPLICAS] = str(min(int(config[MIN_REPLICAS]), live))
         replicas = min(shape.replication_factor, live)
         fitting = shape._replace(replication_factor=replicas, config=config)
-        return self._topics.create([fitting])[0]
+        return then(self._topics.create([fitting]), self._made)
+
+    def _made(self, created: list[Topic | Refused]) -> Topic | Refused:
+        """The topic, which another node may have created meanwhile."""
+        (made,) = created
+        return made if isinstance(made, Topic) else self.topic or made
 
     def ask(
         self,
@@ -145,7 +155,7 @@ class Coordinators(Generic[M]):
     def _lacks_replicas(self, topic: Topic, partition: int) -> bool:
         """Whether fewer nodes are live than `min.insync.replicas` of the topic asks for."""
         wanted = self._options.topic_config(topic).min_insync_replicas
-        return wanted > 1 and wanted > len(self._cluster.place(topic, partition).in_sync)
+        return wanted > 1 and wanted > self._cluster.in_sync_count(topic, partition)
 
     def _of_partition(self, partition: int) -> Coordinator[M] | Refused:
         found = self._loaded.get(partition)

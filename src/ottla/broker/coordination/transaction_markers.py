@@ -114,7 +114,9 @@ class MarkerSender:
                 leader = self._cluster.leader_of(topic, partition.partition)
                 found.setdefault(leader, []).append(partition)
         if gone:
-            # The topic was deleted, and the open transaction in it as well.
+            # The topic was deleted, and the open transaction in it as well. That is certain: this catalog had the
+            # topic when the partition was added (`refuse_partitions`), or is a later one, and never goes back. A
+            # leader that answers UNKNOWN_TOPIC_OR_PARTITION proves nothing: it may not know a new topic yet.
             self._done(errand, gone)
         return found
 

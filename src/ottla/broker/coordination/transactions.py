@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeVar
 
 from ottla.broker.cluster import Cluster
@@ -23,7 +22,6 @@ from ottla.core.txn.requests import TransactionConfig
 from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
-from ottla.ports import StorageError
 from ottla.records.compression import Codec
 
 T = TypeVar("T")
@@ -68,7 +66,7 @@ def transaction_kind(config: BrokerConfig, cluster: Cluster) -> Kind[Transaction
     )
     return Kind(
         shape,
-        lambda: TransactionMachine(transactions, partial(reserve_producer_id, cluster)),
+        lambda: TransactionMachine(transactions, cluster.producer_ids.take),
         EventCodec(records.encode, records.decode, Codec.NONE, _crash_points),
         config.transaction_state_log_load_buffer_size,
         WRITE_TIMEOUT_MS,
@@ -77,14 +75,6 @@ def transaction_kind(config: BrokerConfig, cluster: Cluster) -> Kind[Transaction
 
 def _crash_points(event: Event) -> tuple[CrashPoint, CrashPoint]:
     return CRASH_POINTS[event.state if isinstance(event, TransactionSaved) else TxnState.EMPTY]
-
-
-def reserve_producer_id(cluster: Cluster) -> int | None:
-    """A new producer id; None if none can be reserved now."""
-    try:
-        return cluster.next_producer_id()
-    except StorageError:
-        return None
 
 
 def fenced_before(first_version: int, version: int, error: ErrorCode) -> ErrorCode:

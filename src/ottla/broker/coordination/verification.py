@@ -13,7 +13,7 @@ from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_2
 from ottla.errors import ErrorCode
-from ottla.model import TopicPartition, coordinator_partition
+from ottla.model import NO_LEADER, TopicPartition, coordinator_partition
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -72,7 +72,8 @@ def _coordinator(node: Node, transactional_id: str) -> int | None:
     if topic is None:
         return None
     partition = coordinator_partition(transactional_id, topic.partition_count)
-    return node.cluster.leader_of(topic, partition)
+    leader = node.cluster.leader_of(topic, partition)
+    return None if leader == NO_LEADER else leader
 
 
 def _request(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ottla.access import Operation
+from ottla.broker.catalog_changes import Decision
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import Reply, RequestContext
@@ -13,6 +14,7 @@ from ottla.broker.security.addresses import canonical_address, resolved_address
 from ottla.broker.security.authorization import refuse_cluster
 from ottla.core.outcomes import Refused
 from ottla.core.security.quotas.alteration import (
+    Altered,
     Names,
     QuotaAlteration,
     QuotaOperation,
@@ -21,7 +23,7 @@ from ottla.core.security.quotas.alteration import (
 from ottla.core.security.quotas.entities import IP, QuotaEntity
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
-from ottla.ports import StorageError
+from ottla.ports.futures import settled
 from ottla.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -60,15 +62,20 @@ async def _alter(
 ) -> AlterClientQuotasResponse:
     cluster = node.cluster
     addresses = await _addresses(alterations)
-    # From here on there is no wait: another request must not change a quota in between.
-    current = cluster.catalog.quotas.entities
-    altered = alter(current, alterations, lambda name: name in addresses)
-    if altered.quotas and not validate_only:
-        try:
-            cluster.commit(cluster.catalog.set_quotas(altered.quotas, addresses))
-        except StorageError as error:
-            failed = Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-            return _response([(names, each or failed) for names, each in altered.outcomes])
+    all_altered: list[Altered] = []
+
+    def decide() -> Decision[None]:
+        current = cluster.catalog.quotas.entities
+        altered = alter(current, alterations, lambda name: name in addresses)
+        all_altered.append(altered)
+        changes = cluster.catalog.set_quotas(altered.quotas, addresses)
+        return Decision({} if validate_only else changes, None)
+
+    failed = await settled(cluster.change(decide))
+    altered = all_altered[-1]
+    if failed is not None:
+        return _response([(names, each or failed) for names, each in altered.outcomes])
+    if not validate_only:
         _log(altered.quotas)
     return _response(altered.outcomes)
 

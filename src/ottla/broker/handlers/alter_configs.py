@@ -7,10 +7,11 @@ from functools import partial
 
 from ottla.broker.config_resources.alteration import RESOURCES, Alteration, alter_all
 from ottla.broker.config_resources.resource_kind import ResourceKind
+from ottla.broker.loop.loop_share import Steps
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Divisions
-from ottla.broker.requests.request import RequestContext
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.config.options import ResourceType
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
@@ -29,8 +30,14 @@ MAX_MESSAGE_CHARS = 8_000
 
 def handle(
     node: Node, request: AlterConfigsRequest, context: RequestContext
-) -> AlterConfigsResponse:
-    outcomes = alter_all(
+) -> Reply[AlterConfigsResponse]:
+    return node.cluster.share.answer(_respond(node, request, context))
+
+
+def _respond(
+    node: Node, request: AlterConfigsRequest, context: RequestContext
+) -> Steps[AlterConfigsResponse]:
+    outcomes = yield from alter_all(
         node,
         context.caller,
         [

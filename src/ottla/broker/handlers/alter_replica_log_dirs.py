@@ -67,7 +67,7 @@ def _error(node: Node, place: TopicPartition) -> ErrorCode:
     topic = node.cluster.topic_of(place.topic, place.partition)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if node.node_id not in node.cluster.place(topic, place.partition).replicas:
+    if not node.cluster.has_replica(node.node_id, topic, place.partition):
         return ErrorCode.REPLICA_NOT_AVAILABLE
     return ErrorCode.NONE
 

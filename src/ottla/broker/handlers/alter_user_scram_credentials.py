@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.access import CLUSTER, Operation
+from ottla.broker.catalog_changes import Decision
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
+from ottla.broker.requests.gather_responses import NowOrLater, then
 from ottla.broker.requests.request import RequestContext
 from ottla.core.outcomes import Refused
-from ottla.core.security.scram_credentials import Deletion, Upsertion, alter
+from ottla.core.security.scram_credentials import (
+    Alteration,
+    Deletion,
+    Upsertion,
+    alter,
+)
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
-from ottla.ports import StorageError
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -24,7 +30,7 @@ logger = EventLog(__name__)
 
 def handle(
     node: Node, request: AlterUserScramCredentialsRequest, context: RequestContext
-) -> AlterUserScramCredentialsResponse:
+) -> NowOrLater[AlterUserScramCredentialsResponse]:
     if not node.authorizer.allows(context.caller, Operation.ALTER, CLUSTER):
         denied = Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         users = {each.name for each in request.deletions} | {
@@ -32,35 +38,38 @@ def handle(
         }
         return _response(dict.fromkeys(sorted(users), denied))
     cluster = node.cluster
-    alteration = alter(
-        cluster.catalog.users,
-        [Deletion(each.name, each.mechanism) for each in request.deletions],
-        [
-            Upsertion(
-                each.name,
-                each.mechanism,
-                each.iterations,
-                bytes(each.salt),
-                bytes(each.salted_password),
-            )
-            for each in request.upsertions
-        ],
-    )
-    if alteration.changes:
-        try:
-            cluster.commit(cluster.catalog.set_credentials(alteration.changes))
-        except StorageError as error:
-            failed = Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-            return _response({user: each or failed for user, each in alteration.outcomes.items()})
-    for (mechanism, user), credential in alteration.changes.items():
-        logger.info(
-            "user_credential_changed",
-            "the credential of user %(user)s for %(mechanism)s is %(change)s",
-            user=user,
-            mechanism=mechanism.sasl_name,
-            change="removed" if credential is None else "set",
+    deletions = [Deletion(each.name, each.mechanism) for each in request.deletions]
+    upsertions = [
+        Upsertion(
+            each.name,
+            each.mechanism,
+            each.iterations,
+            bytes(each.salt),
+            bytes(each.salted_password),
         )
-    return _response(alteration.outcomes)
+        for each in request.upsertions
+    ]
+    alterations: list[Alteration] = []
+
+    def decide() -> Decision[None]:
+        alterations.append(alter(cluster.catalog.users, deletions, upsertions))
+        return Decision(cluster.catalog.set_credentials(alterations[-1].changes), None)
+
+    def altered(failed: Refused | None) -> AlterUserScramCredentialsResponse:
+        outcomes = alterations[-1].outcomes
+        if failed is not None:
+            return _response({user: each or failed for user, each in outcomes.items()})
+        for (mechanism, user), credential in alterations[-1].changes.items():
+            logger.info(
+                "user_credential_changed",
+                "the credential of user %(user)s for %(mechanism)s is %(change)s",
+                user=user,
+                mechanism=mechanism.sasl_name,
+                change="removed" if credential is None else "set",
+            )
+        return _response(outcomes)
+
+    return then(cluster.change(decide), altered)
 
 
 def _response(outcomes: Mapping[str, Refused | None]) -> AlterUserScramCredentialsResponse:

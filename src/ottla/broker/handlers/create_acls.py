@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from ottla.access import AclBinding, Operation, PatternType, Permission, ResourceType
+from ottla.broker.loop.loop_share import Steps
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import Reply, RequestContext
@@ -36,11 +37,11 @@ def handle(
 
 def _respond(
     node: Node, request: CreateAclsRequest, context: RequestContext
-) -> Generator[None, None, CreateAclsResponse]:
+) -> Steps[CreateAclsResponse]:
     acls: list[AclBinding] = []
     outcomes: list[Refused | None] = []
     for creation in request.creations:
-        yield
+        yield None
         acls.append(_acl_of(creation))
         outcomes.append(check_new_acl(acls[-1]))
     valid = [acl for acl, refused in zip(acls, outcomes, strict=True) if refused is None]

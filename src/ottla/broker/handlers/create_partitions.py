@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
+from ottla.broker.requests.gather_responses import NowOrLater, then
 from ottla.broker.requests.metering import partition_permit
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.security.authorization import refuse_topic
 from ottla.broker.topics import MorePartitions
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -24,7 +29,7 @@ FIRST_VERSION_WITH_STRICT_QUOTA = 3
 
 def handle(
     node: Node, request: CreatePartitionsRequest, context: RequestContext
-) -> CreatePartitionsResponse:
+) -> NowOrLater[CreatePartitionsResponse]:
     denied = {
         asked.name
         for asked in request.topics
@@ -45,6 +50,12 @@ def handle(
         denied,
         partition_permit(context, FIRST_VERSION_WITH_STRICT_QUOTA),
     )
+    return then(outcomes, partial(_response, request))
+
+
+def _response(
+    request: CreatePartitionsRequest, outcomes: Sequence[Refused | None]
+) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(
         results=[
             CreatePartitionsTopicResult(

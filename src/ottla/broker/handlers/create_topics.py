@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Generator
 
 from ottla.access import Operation
+from ottla.broker.loop.loop_share import Steps
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.metering import partition_permit
@@ -44,7 +45,7 @@ def handle(
 
 def _respond(
     node: Node, request: CreateTopicsRequest, context: RequestContext
-) -> Generator[None, None, CreateTopicsResponse]:
+) -> Steps[CreateTopicsResponse]:
     denied = yield from _denied(node, request, context.caller)
     invalid: dict[str, Refused] = {}
     for asked in request.topics:
@@ -59,7 +60,7 @@ def _respond(
     outcome |= denied
     results = []
     for name in dict.fromkeys(asked.name for asked in request.topics):
-        yield
+        yield None
         results.append(_result(node, name, outcome[name], context))
     return CreateTopicsResponse(topics=results)
 

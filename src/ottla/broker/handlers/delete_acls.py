@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 from ottla.access import AclBinding, AclFilter, Operation, PatternType, Permission, ResourceType
+from ottla.broker.loop.loop_share import Steps, awaited
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.request import Reply, RequestContext
@@ -33,12 +34,12 @@ def handle(
 
 def _respond(
     node: Node, request: DeleteAclsRequest, context: RequestContext
-) -> Generator[None, None, DeleteAclsResponse]:
+) -> Steps[DeleteAclsResponse]:
     acls = node.cluster.catalog.acls
     to_delete: dict[str, AclBinding] = {}
     outcomes: list[Sequence[AclBinding] | Refused] = []
     for each in request.filters:
-        yield
+        yield None
         wanted = _filter_of(each)
         refused = check_filter(wanted)
         if refused is not None:
@@ -52,7 +53,7 @@ def _respond(
             continue
         to_delete |= added
         outcomes.append([acl for _, acl in matching])
-    failed = delete_acls(node.cluster, to_delete, context.caller)
+    failed = yield from awaited(delete_acls(node.cluster, to_delete, context.caller))
     if failed is not None:
         outcomes = [one if isinstance(one, Refused) else failed for one in outcomes]
     return _response(outcomes)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from functools import partial
+from typing import Any
 
 from ottla.access import Operation
 from ottla.broker.node import Node
@@ -17,10 +20,10 @@ from ottla.broker.security.authorization import (
     has_cluster_right,
 )
 from ottla.broker.security.caller import Caller
-from ottla.broker.topics import DeletionRights, TopicToDelete
+from ottla.broker.topics import Deletion, DeletionRights, TopicToDelete
 from ottla.core.catalog import Topic
+from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
-from ottla.ports import StorageError
 from ottla.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -43,6 +46,8 @@ DIVISIONS = Divisions(
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 FIRST_VERSION_WITH_STRICT_QUOTA = 5
 
+_Answer = DeleteTopicsResponse | Coroutine[Any, Any, DeleteTopicsResponse]
+
 
 def handle(
     node: Node, request: DeleteTopicsRequest, context: RequestContext
@@ -57,11 +62,32 @@ def handle(
         rights,
         partition_permit(context, FIRST_VERSION_WITH_STRICT_QUOTA),
     )
+    respond = partial(_respond, node, wanted, rights, context.version)
+    if isinstance(deletion, asyncio.Future):
+        return _respond_later(deletion, respond)
+    return respond(deletion)
+
+
+async def _respond_later(
+    deletion: asyncio.Future[Deletion],
+    respond: Callable[[Deletion], _Answer],
+) -> DeleteTopicsResponse:
+    answer = respond(await deletion)
+    return answer if isinstance(answer, DeleteTopicsResponse) else await answer
+
+
+def _respond(
+    node: Node,
+    wanted: Sequence[DeleteTopicState],
+    rights: DeletionRights,
+    version: int,
+    deletion: Deletion,
+) -> _Answer:
     response = DeleteTopicsResponse(
         responses=[
             _denied(node, asked, rights)
             if topic is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            else _result(asked, topic, deletion.failure, context.version)
+            else _result(asked, topic, deletion.failure, version)
             for asked, topic in zip(wanted, deletion.outcomes, strict=True)
         ]
     )
@@ -111,7 +137,7 @@ def _denied(node: Node, asked: DeleteTopicState, rights: DeletionRights) -> Dele
 def _result(
     asked: DeleteTopicState,
     topic: Topic | ErrorCode,
-    failure: StorageError | None,
+    failure: Refused | None,
     version: int,
 ) -> DeletableTopicResult:
     if isinstance(topic, ErrorCode):
@@ -126,8 +152,8 @@ def _result(
     return DeletableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
-        error_code=ErrorCode.NONE if failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
-        error_message=None if failure is None else str(failure),
+        error_code=ErrorCode.NONE if failure is None else failure.error,
+        error_message=None if failure is None else failure.text,
     )
 
 

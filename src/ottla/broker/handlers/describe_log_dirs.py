@@ -75,14 +75,14 @@ def _respond(
 def _here(node: Node, log_dir: LogDir) -> Generator[None, None, LogDir]:
     """A log directory that all nodes share, with only the partitions of which this node is a replica."""
     cluster = node.cluster
-    if len(cluster.nodes) == 1:
+    if len(cluster.members.here) == 1:
         return log_dir
     here = {}
     for number, ((name, partition), size_bytes) in enumerate(log_dir.partitions.items()):
         if not number % PARTITIONS_PER_STEP:
             yield
         topic = cluster.catalog.topics.get(name)
-        if topic is None or node.node_id in cluster.place(topic, partition).replicas:
+        if topic is None or cluster.has_replica(node.node_id, topic, partition):
             here[name, partition] = size_bytes
     return log_dir._replace(partitions=here)
 
@@ -97,7 +97,7 @@ def _unused_partitions(
             if not partition % PARTITIONS_PER_STEP:
                 yield
             if (topic.name, partition) not in used and (
-                node.node_id in node.cluster.place(topic, partition).replicas
+                node.cluster.has_replica(node.node_id, topic, partition)
             ):
                 unused.append((topic.name, partition))
     return unused

@@ -86,7 +86,11 @@ def _quorum(node: Node) -> PartitionDataResult:
         leader_epoch=LEADER_EPOCH,
         high_watermark=end_offset,
         current_voters=[state(cluster.controller_id)],
-        observers=[state(node_id) for node_id in cluster.nodes if node_id != cluster.controller_id],
+        observers=[
+            state(node_id)
+            for node_id in cluster.members.present
+            if node_id != cluster.controller_id
+        ],
     )
 
 

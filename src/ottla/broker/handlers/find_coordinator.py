@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions, Repeated
+from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all, then
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.security.authorization import (
     refuse_cluster,
@@ -15,7 +18,7 @@ from ottla.broker.security.authorization import (
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
-from ottla.model import Endpoint
+from ottla.model import Endpoint, TopicPartition
 from ottla.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -35,25 +38,32 @@ Found = tuple[int, Endpoint]
 
 def handle(
     node: Node, request: FindCoordinatorRequest, context: RequestContext
-) -> FindCoordinatorResponse:
+) -> NowOrLater[FindCoordinatorResponse]:
     if context.version < FIRST_BATCHED_VERSION:
-        found = _answer(node, request.key_type, request.key, context)
-        return FindCoordinatorResponse(
-            error_code=found.error_code,
-            error_message=found.error_message,
-            node_id=found.node_id,
-            host=found.host,
-            port=found.port,
-        )
-    return FindCoordinatorResponse(
-        coordinators=[
-            _answer(node, request.key_type, key, context) for key in request.coordinator_keys
-        ]
+        return then(_answer(node, request.key_type, request.key, context), _single)
+    return respond_to_all(
+        [_answer(node, request.key_type, key, context) for key in request.coordinator_keys],
+        lambda found: FindCoordinatorResponse(coordinators=found),
     )
 
 
-def _answer(node: Node, key_type: int, key: str, context: RequestContext) -> Coordinator:
-    found = _find(node, key_type, key, context)
+def _single(found: Coordinator) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _answer(
+    node: Node, key_type: int, key: str, context: RequestContext
+) -> NowOrLater[Coordinator]:
+    return then(_find(node, key_type, key, context), partial(_coordinator, key))
+
+
+def _coordinator(key: str, found: Found | Refused) -> Coordinator:
     if isinstance(found, Refused):
         return Coordinator(
             key=key,
@@ -74,24 +84,33 @@ def _answer(node: Node, key_type: int, key: str, context: RequestContext) -> Coo
     )
 
 
-def _find(node: Node, key_type: int, key: str, context: RequestContext) -> Found | Refused:
+def _find(
+    node: Node, key_type: int, key: str, context: RequestContext
+) -> NowOrLater[Found | Refused]:
     refused = _refuse(node, key_type, key, context)
     if refused is not None:
         return refused
     coordinators = node.groups if key_type == GROUP else node.transactions
-    partition = coordinators.partition_of(key)
+    located = partial(_located, node, coordinators.topic_name, context)
+    return then(coordinators.partition_of(key), located)
+
+
+def _located(
+    node: Node, topic_name: str, context: RequestContext, partition: TopicPartition | Refused
+) -> Found | Refused:
     if isinstance(partition, Refused):
         logger.error(
             "topic_not_created",
             "topic %(topic)s cannot be created: %(reason)s",
-            topic=coordinators.topic_name,
+            topic=topic_name,
             reason=partition.message,
         )
         return NOT_AVAILABLE
-    leader = node.cluster.leader_of(
-        node.cluster.catalog.topics[partition.topic], partition.partition
-    )
-    endpoint = dict(node.cluster.addresses_for(context.caller)).get(leader)
+    topic = node.cluster.catalog.topics.get(partition.topic)
+    if topic is None:  # deleted since
+        return NOT_AVAILABLE
+    leader = node.cluster.leader_of(topic, partition.partition)
+    endpoint = node.cluster.members.address_of(leader, context.caller)
     return NOT_AVAILABLE if endpoint is None else (leader, endpoint)
 
 

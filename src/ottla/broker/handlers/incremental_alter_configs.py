@@ -13,10 +13,11 @@ from ottla.broker.config_resources.option_changes import (
     check_changes,
 )
 from ottla.broker.config_resources.resource_kind import ResourceKind
+from ottla.broker.loop.loop_share import Steps
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Divisions
-from ottla.broker.requests.request import RequestContext
+from ottla.broker.requests.request import Reply, RequestContext
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
@@ -34,8 +35,14 @@ MAX_MESSAGE_CHARS = 8_000
 
 def handle(
     node: Node, request: IncrementalAlterConfigsRequest, context: RequestContext
-) -> IncrementalAlterConfigsResponse:
-    outcomes = alter_all(
+) -> Reply[IncrementalAlterConfigsResponse]:
+    return node.cluster.share.answer(_respond(node, request, context))
+
+
+def _respond(
+    node: Node, request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> Steps[IncrementalAlterConfigsResponse]:
+    outcomes = yield from alter_all(
         node,
         context.caller,
         [

@@ -8,11 +8,10 @@ from ottla.access import Operation
 from ottla.broker.coordination.transactions import (
     ask_transaction,
     fenced_before,
-    reserve_producer_id,
 )
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
-from ottla.broker.requests.gather_responses import NowOrLater
+from ottla.broker.requests.gather_responses import NowOrLater, then
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.security.authorization import refuse_idempotent_producer, refuse_transactional_id
 from ottla.core.outcomes import Refused
@@ -33,7 +32,7 @@ def handle(
     if refused is not None:
         return respond(refused)
     if request.transactional_id is None:
-        return respond(_idempotent(node))
+        return then(then(node.cluster.producer_ids.take_later(), _idempotent), respond)
     expected = (
         None
         if request.producer_id == NO_PRODUCER_ID
@@ -67,8 +66,7 @@ def _check(request: InitProducerIdRequest) -> Refused | None:
     return Refused(ErrorCode.UNSUPPORTED_VERSION) if request.keep_prepared_txn else None
 
 
-def _idempotent(node: Node) -> ProducerIdentity | Refused:
-    fresh = reserve_producer_id(node.cluster)
+def _idempotent(fresh: int | None) -> ProducerIdentity | Refused:
     if fresh is None:
         return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return ProducerIdentity(fresh, 0)

@@ -22,7 +22,7 @@ FIRST_VERSION_WITH_TYPES = 1
 
 
 def _nodes(node: Node) -> Iterable[str]:
-    return map(str, node.cluster.nodes)
+    return map(str, node.cluster.members.present)
 
 
 # In the order in which Kafka lists them.

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from ottla import access
 from ottla.access import Operation
+from ottla.broker.loop.loop_share import Steps
 from ottla.broker.node import Node
 from ottla.broker.requests.api import MAX_ELEMENTS_IN_SLICES, serve
 from ottla.broker.requests.request import Reply, RequestContext
@@ -49,14 +50,14 @@ def handle(
 
 def _respond(
     node: Node, request: MetadataRequest, context: RequestContext
-) -> Generator[None, None, MetadataResponse]:
+) -> Steps[MetadataResponse]:
     caller = context.caller
     wanted = request.topics
     if wanted is None or (not wanted and context.version < FIRST_VERSION_WITH_NULL_FOR_ALL):
         topics = []
         for number, topic in enumerate(list(node.cluster.catalog.topics.values())):
             if not number % NAMES_PER_STEP:
-                yield
+                yield None
             if may_see_topic(node, caller, topic.name):
                 topics.append((yield from _described(node, topic)))
     else:
@@ -97,13 +98,13 @@ def _wanted(
     wanted: list[MetadataRequestTopic],
     request: MetadataRequest,
     context: RequestContext,
-) -> Generator[None, None, list[MetadataResponseTopic]]:
+) -> Steps[list[MetadataResponseTopic]]:
     """The topics that are asked for, each of them once."""
     unique: dict[tuple[UUID, str | None], MetadataRequestTopic] = {}
     for asked in wanted:
         unique[asked.topic_id, asked.name] = asked
         if not len(unique) % NAMES_PER_STEP:
-            yield
+            yield None
     names = [name for topic_id, name in unique if name is not None and topic_id == ZERO_UUID]
     refused: Mapping[str, Refused] = {}
     if not node.authorizer.is_open:
@@ -117,7 +118,7 @@ def _wanted(
     topics: list[MetadataResponseTopic] = []
     for asked in unique.values():
         if not len(topics) % NAMES_PER_STEP:
-            yield
+            yield None
         topics.append((yield from _answer(node, asked, refused, context)))
     return topics
 

@@ -370,7 +370,7 @@ class ProduceSteps:
         if self._unsettled:
             name_leaders = partial(_name_leaders, node, response, context)
             return _when_durable(self._unsettled, response, name_leaders)
-        if len(node.cluster.nodes) > 1:
+        if not node.cluster.leads_everything:
             _name_leaders(node, response, context)
         return response
 
@@ -388,8 +388,7 @@ def _identity(shard: Shard) -> tuple[TopicPartition, UUID]:
 
 
 def _in_sync_count(node: Node, topic: str, partition: int) -> int:
-    cluster = node.cluster
-    return len(cluster.place(cluster.catalog.topics[topic], partition).in_sync)
+    return node.cluster.in_sync_count(node.cluster.catalog.topics[topic], partition)
 
 
 def _refuse(response: PartitionProduceResponse, refused: Refused) -> None:

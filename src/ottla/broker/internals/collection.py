@@ -113,7 +113,7 @@ async def _topics_of(cluster: Cluster, topics: Iterable[tuple[Topic, TopicExtent
     for topic, extent in topics:
         open_count = segments = 0
         for partition in range(topic.partition_count):
-            node = cluster.nodes.get(cluster.leader_of(topic, partition))
+            node = cluster.members.here.get(cluster.leader_of(topic, partition))
             shard = None if node is None else node.partitions.open_shard(topic.name, partition)
             if shard is None or left <= 0:
                 continue
@@ -162,7 +162,7 @@ async def _node_of(server: Server) -> Json:
 def led_count(cluster: Cluster, node_id: int) -> int:
     """How many partitions a node leads."""
     topics = cluster.catalog.topics.values()
-    if len(cluster.nodes) == 1:
+    if cluster.leads_everything:
         return sum(topic.partition_count for topic in topics)
     return sum(
         cluster.leader_of(topic, partition) == node_id

@@ -12,9 +12,12 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
+
+# Long work in steps. A step that yields a future has the next one wait for it; where it fails, the next step finds out.
+Steps: TypeAlias = Generator[asyncio.Future[Any] | None, None, T]
 
 # The length of a slice of long work.
 SLICE_SECONDS: Final = 0.005
@@ -34,14 +37,23 @@ UNTIMED_FRAMES: Final = 8
 LARGE_REQUESTS: Final = 4
 
 
-def at_once(steps: Generator[None, None, T]) -> T:
-    """Runs a generator to its end and returns its result: for work that is known to be short."""
+def at_once(steps: Steps[T]) -> T:
+    """Runs a generator to its end and returns its result: for short work that waits for nothing."""
     try:
         while True:
-            next(steps)
+            waited_for = next(steps)
+            assert waited_for is None, "there is nothing to wait with"
     except StopIteration as done:
         result: T = done.value
         return result
+
+
+def awaited(outcome: asyncio.Future[T] | T) -> Steps[T]:
+    """A result that may come later, for a generator: `result = yield from awaited(outcome)`."""
+    if isinstance(outcome, asyncio.Future):
+        yield outcome
+        return outcome.result()
+    return outcome
 
 
 class LoopShare:
@@ -105,19 +117,27 @@ class LoopShare:
                 calls.popleft()()
                 following -= 1
 
-    async def run(self, steps: Generator[None, None, T]) -> T:
-        """Runs a generator a slice at a time, and returns its result; it is closed if the caller is cancelled."""
+    async def run(self, steps: Steps[T], waited_for: asyncio.Future[Any] | None = None) -> T:
+        """Runs a generator a slice at a time, and returns its result; it is closed if the caller is cancelled.
+
+        `waited_for` is what its last step has yielded, if it was begun already.
+        """
         now = self._now
         try:
+            if waited_for is not None:
+                await asyncio.wait([waited_for])
             end = self._end_of_new_work()
             if end is None:
                 await self.pause()
                 end = now() + SLICE_SECONDS
             while True:
-                next(steps)
-                while now() < end:
-                    next(steps)
-                await self.pause()
+                waited_for = next(steps)
+                while waited_for is None and now() < end:
+                    waited_for = next(steps)
+                if waited_for is None:
+                    await self.pause()
+                else:
+                    await asyncio.wait([waited_for])
                 end = now() + SLICE_SECONDS
         except StopIteration as done:
             result: T = done.value
@@ -136,19 +156,21 @@ class LoopShare:
     def _allow_new_work(self) -> None:
         self._new_work_end = 0.0
 
-    def answer(
-        self, steps: Generator[None, None, T], first_steps: int = FIRST_STEPS
-    ) -> T | Coroutine[Any, Any, T]:
+    def answer(self, steps: Steps[T], first_steps: int = FIRST_STEPS) -> T | Coroutine[Any, Any, T]:
         """The result of a generator with few and quick steps; else a coroutine that runs it in slices."""
         try:
             untimed, seconds = min(first_steps, UNTIMED_STEPS), FIRST_SECONDS
             if self._short_calls:
                 untimed, seconds = 0, CROWDED_SECONDS
             for _ in range(untimed):
-                next(steps)
+                waited_for = next(steps)
+                if waited_for is not None:
+                    return self.run(steps, waited_for)
             end = self._now() + seconds
             for _ in range(first_steps - untimed):
-                next(steps)
+                waited_for = next(steps)
+                if waited_for is not None:
+                    return self.run(steps, waited_for)
                 if self._now() >= end:
                     break
         except StopIteration as done:

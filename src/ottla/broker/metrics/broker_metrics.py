@@ -273,7 +273,7 @@ def _add_groups(page: Page, node: Node) -> None:
 def _led_count(node: Node) -> int:
     cluster = node.cluster
     topics = cluster.catalog.topics.values()
-    if len(cluster.nodes) == 1:
+    if cluster.leads_everything:
         return sum(topic.partition_count for topic in topics)
     return sum(
         cluster.leader_of(topic, partition) == node.node_id

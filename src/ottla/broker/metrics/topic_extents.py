@@ -47,7 +47,7 @@ def _extent_of(cluster: Cluster, topic: Topic, partitions: range) -> TopicExtent
     size_bytes = start_offsets = end_offsets = 0
     unopened: list[PartitionRef] = []
     for partition in partitions:
-        node = cluster.nodes.get(cluster.leader_of(topic, partition))
+        node = cluster.members.here.get(cluster.leader_of(topic, partition))
         shard = None if node is None else node.partitions.open_shard(topic.name, partition)
         if shard is not None:
             size_bytes += shard.log.size_bytes

@@ -73,6 +73,8 @@ SCARCE_RECEIVE_BYTES = 16 << 10
 # One receive before the client has authenticated itself, and the room for the beginning of a frame.
 LOGIN_RECEIVE_BYTES = 16 << 10
 LOGIN_ROOM_BYTES = 1 << 10
+# One receive while the next frame is expected to be large: its head is copied, its rest is received in place.
+HEAD_RECEIVE_BYTES = 16 << 10
 # Between the answer to a failed login and the end of the connection.
 LINGER_SECONDS = 0.1
 # While small frames are handled, the clock is read once per this many bytes.
@@ -169,6 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self._share = host.share
         self._traffic = host.traffic
+        self._apis = host.apis
         self._transport: asyncio.Transport | None = None
         self.caller = Caller(NOWHERE, NOWHERE, listener.name)
         self._buffer = FrameBuffer(host.buffers, host.unfinished, self)
@@ -286,6 +289,8 @@ class Connection(asyncio.BufferedProtocol):
             return self._host.receive_buffer[:LOGIN_RECEIVE_BYTES]
         if self._host.unfinished.is_short:
             return self._host.receive_buffer[:SCARCE_RECEIVE_BYTES]
+        if self._buffer.expects_large_frame:
+            return self._host.receive_buffer[:HEAD_RECEIVE_BYTES]
         return self._host.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -297,6 +302,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         received = self._host.receive_buffer[:nbytes]
         done = self._handle_frames(received)
+        if done:
+            self._buffer.expects_large_frame = False
         if done < nbytes:
             self._keep(received[done:])
         self._regulate_reading()
@@ -445,7 +452,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._gate is not None and not self._passes(self._gate, frame):
                 return
             api_key, version, correlation_id = read_request_start(frame)
-            api = self._host.apis.get(api_key)
+            api = self._apis.get(api_key)
             if api is None:
                 raise CloseConnectionError(f"API {api_key} is not served")
             self.caller.api_name = api.name
@@ -709,7 +716,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._log_bug(error)
             self._close(str(error) or "an internal error")
             return
-        pending.future, pending.response = None, done.result()
+        self._responses.complete(pending, done.result())
         self.last_active = self._host.now()
         was_held_back = not self._may_handle
         self._release()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from ipaddress import ip_address
 from typing import Final
 
@@ -22,8 +22,15 @@ BACKLOG: Final = 1024
 class Listener:
     """Where connections come from: they have its name, its protocol and its limit."""
 
-    def __init__(self, settings: ListenerSettings, config: ListenerConfig) -> None:
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        config: ListenerConfig,
+        inherited: Sequence[socket.socket] = (),
+    ) -> None:
+        """`inherited` are sockets that were bound for it before: to the address of the settings, and others."""
         self.settings = settings
+        self._inherited = inherited
         self.name = settings.name
         self.endpoint = settings.listen
         self.max_connections_name = f"{PREFIX}{settings.name.lower()}.max.connections"
@@ -33,9 +40,7 @@ class Listener:
         self.most_connections = INT_MAX
         self._servers: list[asyncio.Server] = []
         # Whether every client has proved who it is before it is served.
-        self.authenticates = settings.uses_sasl or (
-            settings.uses_tls and config.ssl_client_auth == "required"
-        )
+        self.authenticates = authenticates(settings, config)
         self.tls = ListenerTls(settings.name, config) if settings.uses_tls else None
 
     @property
@@ -51,31 +56,15 @@ class Listener:
             raise ListenError(self.settings.listen, error) from error
 
     async def _bind(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> None:
-        """Listens on every address that the host name has, on one port; `::` is every interface of either family."""
-        host, port = self.settings.listen
-        addresses = await addresses_of(host, port)
-        if host == ANY_HOST:
-            addresses.append("0.0.0.0")
-        missing: OSError | None = None
-        for address in addresses:
-            try:
-                server = await asyncio.get_running_loop().create_server(
-                    make_protocol,
-                    sock=bound_socket(address, port),
-                    backlog=BACKLOG,
-                    start_serving=False,
+        sockets, self.endpoint = self._inherited, self.settings.listen
+        if not sockets:
+            sockets, self.endpoint = await bind_all(self.settings.listen)
+        for each in sockets:
+            self._servers.append(
+                await asyncio.get_running_loop().create_server(
+                    make_protocol, sock=each, backlog=BACKLOG, start_serving=False
                 )
-            except OSError as error:
-                # A name may have an address of a family that this machine does not use.
-                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                    raise
-                missing = error
-                continue
-            self._servers.append(server)
-            port = int(server.sockets[0].getsockname()[1])
-        if missing is not None and not self._servers:
-            raise missing
-        self.endpoint = Endpoint(host, port)
+            )
 
     async def serve(self) -> None:
         """Accepts connections."""
@@ -93,8 +82,7 @@ class Listener:
     @property
     def is_on_loopback(self) -> bool:
         """Whether only programs of this machine can connect."""
-        addresses = [str(each.getsockname()[0]) for each in self.sockets]
-        return all(ip_address(address).is_loopback for address in addresses)
+        return are_on_loopback(self.sockets)
 
     def close(self) -> None:
         for server in self._servers:
@@ -103,6 +91,49 @@ class Listener:
     async def wait_closed(self) -> None:
         for server in self._servers:
             await server.wait_closed()
+
+
+def authenticates(settings: ListenerSettings, config: ListenerConfig) -> bool:
+    """Whether every client of a listener has to prove who it is."""
+    return settings.uses_sasl or (settings.uses_tls and config.ssl_client_auth == "required")
+
+
+def are_on_loopback(sockets: Iterable[socket.socket]) -> bool:
+    """Whether only programs of this machine can connect."""
+    addresses = [str(each.getsockname()[0]) for each in sockets]
+    return all(ip_address(address).is_loopback for address in addresses)
+
+
+async def bind_all(endpoint: Endpoint) -> tuple[list[socket.socket], Endpoint]:
+    """Sockets for every address that the host name has, on one port; `::` is every interface of either family.
+
+    Port 0 becomes the one that the system picked.
+    """
+    host, port = endpoint
+    addresses = await addresses_of(host, port)
+    if host == ANY_HOST:
+        addresses.append("0.0.0.0")
+    bound: list[socket.socket] = []
+    missing: OSError | None = None
+    for address in addresses:
+        try:
+            bound.append(bound_socket(address, port))
+        except OSError as error:
+            # A name may have an address of a family that this machine does not use.
+            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                missing = error
+                continue
+            close_all(bound)
+            raise
+        port = int(bound[-1].getsockname()[1])
+    if missing is not None and not bound:
+        raise missing
+    return bound, Endpoint(host, port)
+
+
+def close_all(sockets: Iterable[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
 
 
 def bound_socket(address: str, port: int) -> socket.socket:

@@ -79,6 +79,10 @@ class ResponseQueue:
         self._pending.append(pending)
         return pending
 
+    def complete(self, pending: PendingResponse, response: Any) -> None:
+        """A response that comes later has come."""
+        pending.future, pending.response = None, response
+
     def add(self, response: Any, version: int, correlation_id: int) -> None:
         """Adds a response that is ready."""
         self.add_framed(frame_response(response, version, correlation_id))

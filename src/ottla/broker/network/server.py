@@ -9,7 +9,7 @@ import select
 import socket
 import struct
 import termios
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -28,6 +28,7 @@ from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.partitions.compactor import Compactor
 from ottla.broker.partitions.retention import Retention
+from ottla.broker.peer_links.accepted_links import AcceptedLinks
 from ottla.broker.requests.api import Api
 from ottla.broker.requests.apis import SERVED
 from ottla.broker.security.connection_rates import MAX_HELD
@@ -61,9 +62,17 @@ ACCEPT_TURNS = 8
 class Server:
     """Listens for one node."""
 
-    def __init__(self, node: Node, listeners: Iterable[ListenerSettings]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        listeners: Iterable[ListenerSettings],
+        inherited: Mapping[str, Sequence[socket.socket]] | None = None,
+    ) -> None:
+        """`inherited` are sockets that were bound before, by the names of listeners."""
         self.node = node
         self.apis: Mapping[int, Api[Any, Any]] = SERVED
+        # What other nodes ask over links.
+        self.apis_between_nodes: Mapping[int, Api[Any, Any]] = SERVED
         self.api_counts: list[ApiCounts] = []
         self.traffic = Traffic()
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
@@ -77,7 +86,11 @@ class Server:
         self._overrides_text = ""
         self._overrides: dict[str, int] = {}
         self._listeners = [
-            Listener(settings, node.options.config.of_listener(settings.name))
+            Listener(
+                settings,
+                node.options.config.of_listener(settings.name),
+                (inherited or {}).get(settings.name, ()),
+            )
             for settings in listeners
         ]
         self.logins = Logins(node, [listener.settings for listener in self._listeners])
@@ -86,6 +99,7 @@ class Server:
         self.handshakes = Handshakes(self.now)
         self.refusals = RefusalLog(self.now)
         self._in_process: dict[str, InProcessListener] = {}
+        self.links = AcceptedLinks(self, lambda: self.apis_between_nodes)
         self._silent: set[Connection] = set()  # not read at the last check
         self._trims_soon = False
         self._is_over = False
@@ -217,7 +231,7 @@ class Server:
     async def _tick_store(self) -> None:
         cluster = self.node.cluster
         self.node.tick()
-        if cluster.controller_id == self.node.node_id:  # there is one store for all nodes
+        if cluster.is_first_here(self.node.node_id):  # nodes of one process have one store
             cluster.store.tick(monotonic_ms(cluster.clock))
             await cluster.deletion.finish()
 
@@ -261,12 +275,14 @@ class Server:
         here = self._per_host.get(host, 0)
         if self._is_over:
             return "the node was killed"
-        if len(self._connections) >= config.max_connections:
+        # Clients that take all connections do not keep nodes from each other.
+        is_link = connection.listener is self.links.listener
+        if len(self._connections) >= config.max_connections and not is_link:
             return f"max.connections={config.max_connections} is reached"
         most_here = self._most_connections_of(host)
         if connection.listener.requires_login and self.logins.refuses(host):
             return "too many logins from its address have failed"
-        if here >= most_here:
+        if here >= most_here and not is_link:
             return f"max.connections.per.ip={most_here} is reached"
         listener = connection.listener
         most_of_listener = min(
@@ -336,6 +352,8 @@ class Server:
     def connections_by_listener(self) -> dict[str, int]:
         """How many connections are open, by listener; those of the process itself included."""
         inner = [each.listener for each in self._in_process.values()]
+        if self.links.are_used:
+            inner.append(self.links.listener)
         return {listener.name: listener.connections for listener in (*self._listeners, *inner)}
 
     async def _stop_listening(self) -> None:
@@ -347,6 +365,7 @@ class Server:
             inner.close()
             del self.node.advertised[name]
         self._in_process.clear()
+        self.links.close()
         for listener in self._listeners:
             for listening in listener.sockets:
                 self._loop.remove_reader(listening)

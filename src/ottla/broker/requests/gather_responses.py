@@ -42,6 +42,11 @@ def respond_to_all(
     return response
 
 
+def then(part: NowOrLater[Any], respond: Callable[[Any], R]) -> R | asyncio.Future[R]:
+    """What is made of a part, now or later."""
+    return respond_to_all([part], lambda parts: respond(parts[0]))
+
+
 async def all_parts(parts: Sequence[NowOrLater[Any]]) -> list[Any]:
     """The parts, when all of them are there."""
     found = respond_to_all(parts, list)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
 from ottla.access import AclBinding, AclFilter
+from ottla.broker.catalog_changes import Decision
 from ottla.broker.cluster import Cluster
+from ottla.broker.loop.loop_share import Steps, awaited
+from ottla.broker.requests.gather_responses import NowOrLater, then
 from ottla.broker.security.audit import LOGGER_NAME, shown
 from ottla.broker.security.caller import Caller
 from ottla.core.catalog import Changes
 from ottla.core.outcomes import Refused
 from ottla.core.security.acl_changes import new_acls
 from ottla.core.security.acls import AclTable
-from ottla.errors import ErrorCode
 from ottla.events import EventLog
-from ottla.ports import StorageError
 
 logger = EventLog(LOGGER_NAME)
 
@@ -42,38 +43,55 @@ def matching_acls(
 
 
 def create_acls(
-    cluster: Cluster, acls: Iterable[AclBinding], caller: Caller
-) -> Generator[None, None, Refused | None]:
+    cluster: Cluster, acls: Sequence[AclBinding], caller: Caller
+) -> Steps[Refused | None]:
     """Creates those that do not exist, durably and in one step; the caller has checked them."""
     catalog = cluster.catalog
     entries: dict[AclBinding, Changes] = {}
     for acl in acls:
-        yield
+        yield None
         if acl not in catalog.acls:
             entries[acl] = catalog.create_acls([acl])
-    new = new_acls(catalog.acls, entries)
-    if isinstance(new, Refused):
-        return new
-    if not new:
-        return None
-    try:
-        cluster.commit({key: value for acl in new for key, value in entries[acl].items()})
-    except StorageError as error:
-        return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-    _log_change("acls_created", "created", new, caller)
+
+    decided: list[list[AclBinding] | Refused] = []
+
+    def decide() -> Decision[None]:
+        decided.append(new_acls(catalog.acls, acls))
+        changes: Changes = {}
+        if not isinstance(decided[-1], Refused):
+            for acl in decided[-1]:
+                # One that did exist may have been deleted meanwhile.
+                changes |= entries.get(acl) or catalog.create_acls([acl])
+        return Decision(changes, None)
+
+    failed = yield from awaited(cluster.change(decide))
+    new = decided[-1]
+    if failed is not None or isinstance(new, Refused):
+        return new if isinstance(new, Refused) else failed
+    if new:
+        _log_change("acls_created", "created", new, caller)
     return None
 
 
-def delete_acls(cluster: Cluster, acls: Mapping[str, AclBinding], caller: Caller) -> Refused | None:
+def delete_acls(
+    cluster: Cluster, acls: Mapping[str, AclBinding], caller: Caller
+) -> NowOrLater[Refused | None]:
     """Deletes ACLs by their ids, durably and in one step."""
-    if not acls:
-        return None
-    try:
-        cluster.commit(cluster.catalog.delete_acls(acls))
-    except StorageError as error:
-        return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-    _log_change("acls_deleted", "deleted", list(acls.values()), caller)
-    return None
+    catalog = cluster.catalog
+
+    found: dict[str, AclBinding] = {}
+
+    def decide() -> Decision[None]:
+        found.clear()
+        found.update((acl_id, acl) for acl_id, acl in acls.items() if acl in catalog.acls)
+        return Decision(catalog.delete_acls(found), None)
+
+    def deleted(refused: Refused | None) -> Refused | None:
+        if refused is None and found:
+            _log_change("acls_deleted", "deleted", list(found.values()), caller)
+        return refused
+
+    return then(cluster.change(decide), deleted)
 
 
 def _log_change(event: str, verb: str, acls: Sequence[AclBinding], caller: Caller) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ottla.broker.cluster import Cluster
+from ottla.core.catalog import Catalog, Changes
 from ottla.core.security.absent_credentials import SALT_BITS, salt_of_number
 from ottla.core.security.scram_credentials import (
     ScramCredential,
@@ -20,7 +21,13 @@ logger = EventLog(__name__)
 
 def ensure_users(cluster: Cluster, passwords: Mapping[str, str]) -> None:
     """Gives users their passwords, for every mechanism of SCRAM; takes some milliseconds for each."""
-    catalog = cluster.catalog
+    set_passwords(cluster.catalog, passwords, cluster.commit)
+
+
+def set_passwords(
+    catalog: Catalog, passwords: Mapping[str, str], commit: Callable[[Changes], object]
+) -> None:
+    """As `ensure_users`, for a catalog that the caller commits changes to."""
     changes: dict[tuple[ScramMechanism, str], ScramCredential | None] = {}
     for user, password in passwords.items():
         for mechanism in ScramMechanism:
@@ -31,7 +38,7 @@ def ensure_users(cluster: Cluster, passwords: Mapping[str, str]) -> None:
                 )
     if not changes:
         return
-    cluster.commit(catalog.set_credentials(changes))
+    commit(catalog.set_credentials(changes))
     for mechanism, user in changes:
         logger.info(
             "user_credential_changed",

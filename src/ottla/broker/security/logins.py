@@ -44,7 +44,9 @@ class Logins:
         """Reads the keys of tokens, and begins to keep them fresh."""
         if not self._names:
             return
-        users = KnownUsers(self._node.cluster.catalog.users, self._node.cluster.login_secret())
+        users = KnownUsers(
+            self._node.cluster.catalog.users, await self._node.cluster.login_secret()
+        )
         for name in self._names:
             self.by_listener[name] = self._listener(name, users)
         for keys in self._keys.values():

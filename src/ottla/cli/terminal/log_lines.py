@@ -24,12 +24,16 @@ LINES, SECONDS = 100, 10.0
 _DIM, _RED, _YELLOW, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
 
 
-def set_up_logging(form: str, level: str, stream: TextIO | None = None) -> logging.Handler:
-    """Write log records to stderr, or to the given stream."""
+def set_up_logging(
+    form: str, level: str, stream: TextIO | None = None, *, node_id: int | None = None
+) -> logging.Handler:
+    """Write log records to stderr, or to the given stream; those of a worker have the node in them."""
     stream = sys.stderr if stream is None else stream
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
-        JsonLogFormatter() if form == "json" else TextLogFormatter(has_colours(stream))
+        JsonLogFormatter(node_id)
+        if form == "json"
+        else TextLogFormatter(has_colours(stream), node_id)
     )
     handler.addFilter(RepeatLimit())
     root = logging.getLogger()
@@ -45,11 +49,12 @@ def fields_of(record: logging.LogRecord) -> Mapping[str, Any]:
 
 
 class TextLogFormatter(logging.Formatter):
-    """Local time, level and message."""
+    """Local time, level and message; the node of a worker is before the message."""
 
-    def __init__(self, is_coloured: bool) -> None:
+    def __init__(self, is_coloured: bool, node_id: int | None = None) -> None:
         super().__init__()
         self._is_coloured = is_coloured
+        self._node = "" if node_id is None else f"[node {node_id}] "
 
     def format(self, record: logging.LogRecord) -> str:
         when = datetime.fromtimestamp(record.created).isoformat(" ", "milliseconds")
@@ -59,12 +64,16 @@ class TextLogFormatter(logging.Formatter):
             if record.levelno >= logging.WARNING:
                 colour = _RED if record.levelno >= logging.ERROR else _YELLOW
                 level = f"{colour}{level}{_PLAIN}"
-        line = f"{when} {level} {printable(record.getMessage())}"
+        line = f"{when} {level} {self._node}{printable(record.getMessage())}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class JsonLogFormatter(logging.Formatter):
-    """One JSON object per line."""
+    """One JSON object per line; the events of a worker have its node, unless they name another."""
+
+    def __init__(self, node_id: int | None = None) -> None:
+        super().__init__()
+        self._node: Mapping[str, int] = {} if node_id is None else {"node": node_id}
 
     def format(self, record: logging.LogRecord) -> str:
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -74,6 +83,7 @@ class JsonLogFormatter(logging.Formatter):
             "event": getattr(record, "event", None),
             "message": record.getMessage(),
             "logger": record.name,
+            **self._node,
             **fields_of(record),
         }
         if record.exc_info:

@@ -559,7 +559,7 @@ async def partitions(call: Call[GroupPartitionsQuery, None]) -> GroupPartitionsP
     visible = await call.visible()
     described = await describe(call, query.id)
     committed = await committed_of(call, query.id)
-    rows = _partition_rows(described, committed, visible)
+    rows = _partition_rows(query.id, described, committed, visible)
     chosen = [each for each in rows if _is_wanted(each, query)]
     chosen.sort(key=_PARTITION_ORDERS[query.sort], reverse=query.order == "desc")
     page = chosen[query.offset : query.offset + limit]
@@ -582,13 +582,26 @@ async def partitions(call: Call[GroupPartitionsQuery, None]) -> GroupPartitionsP
 
 
 def _partition_rows(
+    group_id: str,
     described: GroupDescription,
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     visible: Visible,
 ) -> list[GroupPartition]:
+    committed = _as_old_as_the_ends(committed, visible.snapshot.groups.get(group_id))
     owners = {key: member for member in described.members for key in member.assignment}
     keys = sorted({*committed, *(key for key in owners if visible.sees_topic(key.topic))})
     return [_partition(key, committed.get(key), owners.get(key), visible.snapshot) for key in keys]
+
+
+def _as_old_as_the_ends(
+    committed: Mapping[TopicPartition, OffsetAndMetadata], group: GroupSnapshot | None
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What the snapshot has where the group went on since: with ends from before, its lag would be too small."""
+    before = (group.committed or {}) if group is not None else {}
+    return {
+        key: at._replace(offset=before[key]) if before.get(key, at.offset) < at.offset else at
+        for key, at in committed.items()
+    }
 
 
 def _partition(

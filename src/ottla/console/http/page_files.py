@@ -42,7 +42,8 @@ class PageFiles:
         """A file; for every other path that a browser opens the page, whose own code tells views apart."""
         path = request.url.path.lstrip("/")
         found = self._files.get(path)
-        if found is None and "text/html" in request.headers.get("accept", ""):
+        # What checks whether a console is there asks for / and accepts anything.
+        if not path or (found is None and "text/html" in request.headers.get("accept", "")):
             found = self._files.get(INDEX)
         if found is None:
             return Response("not found\n", HTTPStatus.NOT_FOUND, media_type="text/plain")

@@ -16,6 +16,7 @@ from ottla.ports import (
     CatalogConflictError,
     Clock,
     DamagedError,
+    Follower,
     JsonValue,
     LogDir,
     PartitionLog,
@@ -36,6 +37,7 @@ class MemoryCatalog:
     def __init__(self) -> None:
         self._entries: dict[str, JsonValue] = {}
         self._revision = 0
+        self._follower: Follower | None = None
 
     @property
     def revision(self) -> int:
@@ -44,18 +46,24 @@ class MemoryCatalog:
     def entries(self) -> Mapping[str, JsonValue]:
         return MappingProxyType(self._entries)
 
+    def follow(self, follower: Follower) -> None:
+        self._follower = follower
+
     def commit(self, changes: Mapping[str, JsonValue], expected_revision: int) -> int:
         if expected_revision != self._revision:
             raise CatalogConflictError(
                 f"the catalog is at revision {self._revision}, not {expected_revision}"
             )
         # Through JSON: callers keep no reference to stored values, and other engines can store the same ones.
-        for key, value in json.loads(json.dumps(dict(changes))).items():
+        stored = json.loads(json.dumps(dict(changes)))
+        for key, value in stored.items():
             if value is None:
                 self._entries.pop(key, None)
             else:
                 self._entries[key] = value
         self._revision += 1
+        if self._follower is not None:
+            self._follower(self._revision, stored)
         return self._revision
 
 

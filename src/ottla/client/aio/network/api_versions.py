@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 
-from ottla.client.aio.network.connection import Connection, decoder_of
+from ottla.client.aio.network.connection import Connection
 from ottla.client.model import VersionRange
 from ottla.errors import ErrorCode, exception_for
 from ottla.version import VERSION
 from ottla.wire.declare import info_of
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.response_decoders import decoder_of
 
 SOFTWARE_NAME = "ottla"
 _ERROR_CODE = struct.Struct(">h")

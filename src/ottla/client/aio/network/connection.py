@@ -8,20 +8,17 @@ import ssl
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any, NamedTuple, cast
 
 from ottla.client.model import VersionRange
 from ottla.client.security.failures import is_tls, not_kafka, tls_expected, tls_failure
 from ottla.errors import ErrorCode, KafkaError, TimedOutError, exception_for
 from ottla.model import Endpoint
-from ottla.wire.compile import decode_message
 from ottla.wire.declare import info_of
-from ottla.wire.framing import SIZE_BYTES, read_size, request_parts, response_header_is_flexible
-from ottla.wire.primitives import read_uvarint, skip_tagged
+from ottla.wire.framing import SIZE_BYTES, read_size, request_parts
+from ottla.wire.response_decoders import CORRELATION_ID, Decode, decoder_of
 from ottla.wire.types import Buffer, MalformedMessageError
 
-_CORRELATION_ID = struct.Struct(">i")
 _SMALL_BUFFER_BYTES = 64 * 1024
 # A frame may claim any size: beyond this one, memory is allocated as the bytes arrive.
 _TRUSTED_BYTES = 16 * 1024 * 1024
@@ -35,8 +32,6 @@ _LAST_WRITES_SECONDS = 2.0
 # A group's coordinator has a connection of its own (as in Kafka's client): a heartbeat must not wait behind a
 # fetch that the broker holds back until there are records. Its node id counts down from here.
 COORDINATOR_IDS = 2**31 - 1
-
-Decode = Callable[[memoryview], Any]
 
 
 class _Waiting(NamedTuple):
@@ -294,7 +289,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._waiting:
             self._broken("it answered a request that was not sent")
             return
-        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        (correlation_id,) = CORRELATION_ID.unpack_from(frame)
         waiting = self._waiting[0]
         if correlation_id != waiting.correlation_id:
             self._broken(f"it answered {correlation_id} where {waiting.correlation_id} was next")
@@ -412,47 +407,3 @@ class Connection(asyncio.BufferedProtocol):
 
 def _api_name(request_class: type[Any]) -> str:
     return request_class.__name__.removesuffix("Request")
-
-
-_DECODERS: dict[tuple[type[Any], int], Decode] = {}
-
-
-def decoder_of(request_class: type[Any], version: int) -> Decode:
-    """Reads the answer to a request of this version from its frame."""
-    found = _DECODERS.get((request_class, version))
-    if found is None:
-        response_class = response_class_of(request_class)
-        info = info_of(response_class)
-        flexible = response_header_is_flexible(info.api_key, version >= info.flexible_since)
-        make = _flexible_decoder if flexible else _plain_decoder
-        found = make(response_class, version)
-        _DECODERS[request_class, version] = found
-    return found
-
-
-def _plain_decoder(response_class: type[Any], version: int) -> Decode:
-    def decode(frame: memoryview) -> Any:
-        return decode_message(response_class, version, frame, _CORRELATION_ID.size)
-
-    return decode
-
-
-def _flexible_decoder(response_class: type[Any], version: int) -> Decode:
-    start = _CORRELATION_ID.size
-
-    def decode(frame: memoryview) -> Any:
-        position = start + 1
-        if frame[start]:
-            # A later version of Kafka may have tagged fields in the header.
-            count, position = read_uvarint(frame, start)
-            position = skip_tagged(frame, position, count)
-        return decode_message(response_class, version, frame, position)
-
-    return decode
-
-
-def response_class_of(request_class: type[Any]) -> type[Any]:
-    """XResponse of XRequest: both are declared in one module."""
-    name = f"{_api_name(request_class)}Response"
-    found: type[Any] = getattr(import_module(request_class.__module__), name)
-    return found

@@ -19,15 +19,12 @@ export const apiAddress = (path, query = {}) => {
 
 export const get = (path, query, signal) => request("GET", apiAddress(path, query), undefined, signal);
 
-// A change: POST, PUT, PATCH or DELETE. The header and the token show that the request is the page's own.
+// A change: POST, PUT, PATCH or DELETE. The token shows that the request is the page's own.
 export const change = (method, path, body, query) => request(method, apiAddress(path, query), body);
 
 async function request(method, address, body, signal) {
   const headers = { accept: "application/json" };
-  if (method !== "GET") {
-    headers["x-ottla-console"] = "1";
-    if (session.value?.token) headers["x-csrf-token"] = session.value.token;
-  }
+  if (method !== "GET" && session.value?.token) headers["x-csrf-token"] = session.value.token;
   if (body !== undefined) headers["content-type"] = "application/json";
   let response;
   try {
@@ -44,11 +41,14 @@ async function request(method, address, body, signal) {
 }
 
 // What a view shows: asked when the view opens, when the query changes, and with `live` after each poll of the cluster.
-// The last answer stays on the page while the next one is awaited. `path` null asks nothing.
+// The last answer stays on the page while the next one is awaited. `path` null asks nothing. `live` asks again after each
+// look at the cluster; a function decides that by the last answer.
 export function useAnswer(path, query = {}, { live = false } = {}) {
   const address = path === null ? null : apiAddress(path, query);
   const [state, setState] = useState({ answer: null, problem: null, address: null });
   const asking = useRef(null);
+  const isLive = useRef(null);
+  isLive.current = () => (typeof live === "function" ? state.answer === null || live(state.answer) : live);
 
   const reload = useCallback(async () => {
     if (address === null) return;
@@ -72,7 +72,7 @@ export function useAnswer(path, query = {}, { live = false } = {}) {
     };
   }, [reload]);
   // A poll that comes while the last answer is awaited is skipped: a slow console is not asked more.
-  useEffect(() => (live ? onSnapshot(() => asking.current === null && reload()) : undefined), [live, reload]);
+  useEffect(() => (live ? onSnapshot(() => asking.current === null && isLive.current() && reload()) : undefined), [Boolean(live), reload]);
 
   const isCurrent = state.address === address;
   return {

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ottla.events import EventLog
-from ottla.ports import CatalogConflictError, JsonValue, StorageError
+from ottla.ports import CatalogConflictError, Follower, JsonValue, StorageError
 from ottla.records.crc import crc32c
 from ottla.storage.local.folder import checkpoint_files
 
@@ -55,6 +55,7 @@ class Journal:
         self._entries: dict[str, JsonValue] = {}
         self._revision = 0
         self._epoch = 0
+        self._follower: Follower | None = None
         self._failure: str | None = None
         # Below this size it does not look whether it should be rewritten.
         self._looks_at_bytes = _REWRITE_BYTES
@@ -82,6 +83,9 @@ class Journal:
     def entries(self) -> Mapping[str, JsonValue]:
         return MappingProxyType(self._entries)
 
+    def follow(self, follower: Follower) -> None:
+        self._follower = follower
+
     def commit(self, changes: Mapping[str, JsonValue], expected_revision: int) -> int:
         if expected_revision != self._revision:
             raise CatalogConflictError(
@@ -91,8 +95,11 @@ class Journal:
             self.sync_first()
         # Through JSON: callers keep no reference to stored values, and a restart gives the same ones.
         self._append(encode_line(self._revision + 1, self._epoch, changes))
-        self._apply(self._revision + 1, self._epoch, json.loads(json.dumps(dict(changes))))
+        stored = json.loads(json.dumps(dict(changes)))
+        self._apply(self._revision + 1, self._epoch, stored)
         self._rewrite_if_large()
+        if self._follower is not None:
+            self._follower(self._revision, stored)
         return self._revision
 
     def raise_epoch(self, epoch: int) -> None:

@@ -1,5 +1,5 @@
 // Dialogs: the browser's own <dialog> keeps the focus inside, closes with Escape and gives the focus back.
-import { html, useEffect, useId, useRef, useState } from "../../vendor/preact.js";
+import { html, useEffect, useId, useLayoutEffect, useRef, useState } from "../../vendor/preact.js";
 import { Button, IconButton } from "./button.js";
 import { Loading } from "./empty.js";
 import { TextField } from "./field.js";
@@ -9,10 +9,16 @@ import { Problem } from "./problems.js";
 export function Dialog({ title, onClose, actions, isWide = false, onSubmit, children }) {
   const element = useRef(null);
   const id = useId();
-  useEffect(() => {
+  // In the same step as the dialog is drawn and taken away: what happens in between would lose the focus.
+  useLayoutEffect(() => {
     const before = document.activeElement;
-    element.current.showModal();
-    return () => before?.isConnected && before.focus();
+    const dialog = element.current;
+    dialog.showModal();
+    return () => {
+      // As long as it is open, nothing behind it can have the focus.
+      dialog.close();
+      if (before?.isConnected) before.focus();
+    };
   }, []);
   const submit = (event) => {
     event.preventDefault();

@@ -1,5 +1,5 @@
 // One record with all that is known of it: value, key, headers, batch, and what can be copied.
-import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "../../vendor/preact.js";
 import { ApiProblem, apiAddress, get, useAnswer } from "../api.js";
 import { Badge } from "../components/badge.js";
 import { Button, IconButton } from "../components/button.js";
@@ -14,6 +14,7 @@ import { bytes, count, timestamp, plural } from "../format.js";
 import { address } from "../router.js";
 import { FORMATS, FORMAT_NAMES, MARKS, sizeOf } from "./formats.js";
 import { JsonTree, parsed } from "./json_tree.js";
+import { LongText } from "./long_text.js";
 import { withMarks } from "./odd_characters.js";
 
 const ALL_CHARS = 20_000_000;
@@ -80,13 +81,14 @@ function Parts({ detail, part, onPart }) {
 
 function FieldPart({ detail, path, name, field, format, onFormat, isWhole, onWhole }) {
   const [isText, setText] = useState(false);
-  const isTree = field.is_json && !field.is_cut && !isText && parsed(field.text) !== null;
+  const canBeTree = useMemo(() => field.is_json && !field.is_cut && parsed(field.text) !== null, [field]);
+  const isTree = canBeTree && !isText;
   const raw = apiAddress(`${path}/raw`, { part: name });
   const hasData = field.size_bytes !== null;
   return html`<div class="record-field">
     <div class="record-tools">
       <${SelectField} label=${`Show the ${name} as`} isLabelHidden value=${format} onChange=${onFormat} options=${FORMATS.map(([id, text]) => [id, id === "auto" && format === "auto" ? `Automatic: ${FORMAT_NAMES[field.format]}` : text])} />
-      ${field.is_json && !field.is_cut && html`<div class="segments" role="group" aria-label="Tree or text"><button type="button" class="segment" aria-pressed=${isText ? "false" : "true"} onClick=${() => setText(false)}>Tree</button><button type="button" class="segment" aria-pressed=${isText ? "true" : "false"} onClick=${() => setText(true)}>Text</button></div>`}
+      ${canBeTree && html`<div class="segments" role="group" aria-label="Tree or text"><button type="button" class="segment" aria-pressed=${isText ? "false" : "true"} onClick=${() => setText(false)}>Tree</button><button type="button" class="segment" aria-pressed=${isText ? "true" : "false"} onClick=${() => setText(true)}>Text</button></div>`}
       ${hasData && html`<span class="record-tools-end"><${CopyButton} text=${field.text} label=${field.is_cut ? "Copy what is shown" : `Copy the ${name}`} /><a class="button button-quiet" href=${raw} download>Download bytes</a></span>`}
     </div>
     <${SchemaLine} schema=${field.schema} />
@@ -97,7 +99,7 @@ function FieldPart({ detail, path, name, field, format, onFormat, isWhole, onWho
         ? html`<p class="record-nothing">The ${name} is there, and has no bytes</p>`
         : isTree
           ? html`<${JsonTree} text=${field.text} label=${name === "key" ? "Key" : "Value"} />`
-          : html`<pre class="code record-code" tabindex="0" aria-label=${name === "key" ? "Key" : "Value"}>${field.format === "hex" ? hexLines(field.text) : withMarks(field.text)}</pre>`}
+          : html`<${LongText} text=${field.text} label=${name === "key" ? "Key" : "Value"} isHex=${field.format === "hex"} />`}
     ${field.is_cut && html`<${Notice}><p>The first ${count(field.text.length)} characters of ${sizeOf(field)}. ${!isWhole && html`<button type="button" class="link" onClick=${onWhole}>Show all of it</button>`}</p></${Notice}>`}
     ${field.tried.length > 0 && html`<details class="record-tried"><summary>How this format was found</summary><ol>${field.tried.map((step) => html`<li key=${step}>${withMarks(step)}</li>`)}</ol></details>`}
   </div>`;
@@ -108,18 +110,6 @@ function SchemaLine({ schema }) {
   const name = schema.subject ? `${schema.subject}, version ${schema.version}` : `schema ${schema.id ?? schema.guid}`;
   const href = address(["schemas"], schema.subject ? { subject: schema.subject, version: schema.version } : { id: schema.id });
   return html`<p class="record-schema"><${Badge}>${schema.type}</${Badge}> <a href=${href}>${name}</a>${schema.id !== null && html` <span class="muted">id ${schema.id}</span>`}${schema.message && html` <span class="mono">${schema.message}</span>`}</p>`;
-}
-
-// As hex dumps are: sixteen bytes in a line, with their place and their characters.
-function hexLines(text) {
-  const found = text.split(" ");
-  const lines = [];
-  for (let at = 0; at < found.length; at += 16) {
-    const some = found.slice(at, at + 16).filter(Boolean);
-    const characters = some.map((pair) => parseInt(pair, 16)).map((code) => (code >= 32 && code < 127 ? String.fromCharCode(code) : "."));
-    lines.push(`${at.toString(16).padStart(8, "0")}  ${some.join(" ").padEnd(48)} ${characters.join("")}`);
-  }
-  return lines.join("\n");
 }
 
 function Headers({ detail, path, onPage }) {

@@ -10,8 +10,8 @@ export function ConnectionBanner() {
   const isLost = connection === "lost";
   const isDown = !isLost && cluster === "unreachable";
   return html`<div role="status" aria-live="polite">
-    ${isLost && html`<${Banner} title=${`The console does not answer since ${clock(lostAt)}`} sinceMs=${lostAt} />`}
-    ${isDown && html`<${Banner} title=${`The cluster does not answer since ${clock(unreachableSince)}`} sinceMs=${unreachableSince} reason=${reason} />`}
+    ${isLost && html`<${Banner} title=${`The console has not answered since ${clock(lostAt)}`} sinceMs=${lostAt} />`}
+    ${isDown && html`<${Banner} title=${`The cluster has not answered since ${clock(unreachableSince)}`} sinceMs=${unreachableSince} reason=${reason} />`}
   </div>`;
 }
 

@@ -101,7 +101,7 @@ function Nothing({ totals, parts }) {
     told.has("committed offsets") && "no group is stuck or falls behind",
     told.has("log directories") && "disks have room",
   ].filter(Boolean);
-  return html`<p class="nothing"><${Icon} name="good" /><span><b>Nothing is wrong.</b> ${checks.length ? `${checks.join(", ")}.`.replace(/^./, (first) => first.toUpperCase()) : "The cluster has told little yet."}</span></p>`;
+  return html`<p class="all-well"><${Icon} name="good" /><span><b>Nothing is wrong.</b> ${checks.length ? `${checks.join(", ")}.`.replace(/^./, (first) => first.toUpperCase()) : "The cluster has told little yet."}</span></p>`;
 }
 
 // Charts

@@ -19,6 +19,8 @@ import { partitionAddress, partitionName } from "../transactions/held_partition.
 const LEAD = "Each partition remembers the producers that wrote to it: by their epochs and sequences it drops what is sent twice, and fences who was replaced.";
 const START = { topic: "", partition: "", q: "", producer: "", state: "all", internal: false, offset: 0 };
 const PAGE_SIZE = 20;
+// As many partitions as a page of them may have.
+const SEARCHED_LIVE = 100;
 const STATES = [["all", "All producers"], ["open", "With an open transaction"], ["active", "Active"], ["idle", "Idle"], ["expired", "Expired"]];
 
 const ACTIVITIES = {
@@ -33,9 +35,10 @@ export default function Producers() {
   const { topic, partition, producer, q, internal, offset } = state;
   const isOne = topic !== "" && partition !== "";
   const query = { ...state, limit: PAGE_SIZE };
-  // A search through many partitions is asked once, not after each look at the cluster.
   const isSearch = topic === "" && (producer !== "" || state.state !== "all");
-  const { answer, problem, isLoading, reload } = useAnswer("/api/producers", query, { live: !isSearch });
+  // A search through many partitions is asked once, not after each look at the cluster.
+  const isOnce = (found) => isSearch && found.total > SEARCHED_LIVE;
+  const { answer, problem, isLoading, reload } = useAnswer("/api/producers", query, { live: (found) => !isOnce(found) });
   const filter = (changes) => setState({ ...changes, offset: 0 }, { replace: true });
   const place = isOne ? answer?.partitions[0] : null;
   const title = isOne ? `Producers of ${topic}-${partition}` : topic ? `Producers of ${topic}` : "Producers";
@@ -45,7 +48,7 @@ export default function Producers() {
       ${topic === "" && html`<${SearchField} label="In topics with this in their names" value=${q} onSearch=${(text) => filter({ q: text })} />`}
       <${SelectField} label="Activity" isLabelHidden value=${state.state} onChange=${(value) => filter({ state: value })} options=${STATES} />
       ${topic === "" && html`<${CheckField} label="Internal topics" checked=${internal} onChange=${(checked) => filter({ internal: checked })} />`}
-      <div class="toolbar-end">${isSearch && html`<${Button} icon="refresh" onClick=${reload}>Search again</${Button}>`}</div>
+      <div class="toolbar-end">${answer && isOnce(answer) && html`<${Button} icon="refresh" onClick=${reload}>Search again</${Button}>`}</div>
     </div>
     <${Problem} problem=${problem} onRetry=${reload} />
     <${Problems} problems=${answer?.problems} />

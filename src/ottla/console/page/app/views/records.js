@@ -165,7 +165,7 @@ function Live({ topic, path, state, setState, query }) {
   return html`<${ListAndRecord} ...${{ topic, state, setState, rows, empty }} isFollowing=${isFollowing && !isPaused} onFollow=${(isAtEnd) => !isPaused && setFollowing(isAtEnd)}>
     <${Problem} problem=${problem} />
     <div class="record-status">
-      <span class=${isPaused ? "live-state" : "live-state live-state-on"}>${isPaused ? "Paused" : isOpen ? "Live" : "Connecting"}</span>
+      <span class=${isOpen && !isPaused ? "live-state live-state-on" : "live-state"}>${isPaused ? "Paused" : isOpen ? "Live" : "Connecting"}</span>
       <span><b data-count="received">${count(found.received)}</b> received</span>
       <span class="muted">${rate(found.rate)} / s</span>
       ${state.filter.length > 0 && html`<span class="muted">of ${count(found.scanned)} scanned</span>`}
