@@ -1,4 +1,4 @@
-"""Builds the compiled record kernels where it can; everything else is in pyproject.toml."""
+"""Builds the compiled kernels where it can; everything else is in pyproject.toml."""
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -14,6 +14,11 @@ KERNELS = [
     )
     for name in ("_kernel", "_client_kernel", "_arrow_kernel")
 ]
+KERNELS.append(
+    Extension(
+        "ottla.wire._produce_kernel", sources=["src/ottla/wire/_produce_kernel.pyx"], optional=True
+    )
+)
 
 
 class BuildKernel(build_ext):
@@ -30,7 +35,7 @@ class BuildKernel(build_ext):
         except Exception as error:
             print(
                 f"ottla: {ext.name} was not built ({type(error).__name__}: {error}); "
-                "the pure Python record kernel will be used, which is slower",
+                "its pure Python twin will be used, which is slower",
                 flush=True,
             )
 

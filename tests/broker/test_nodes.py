@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -488,3 +489,20 @@ def test_ports_that_do_not_exist_are_refused() -> None:
         ottla.Broker(nodes=3, listen="127.0.0.1:65534")
     with pytest.raises(ottla.ConfigError, match="above port 65535"):
         ottla.Broker(nodes=3, advertise="example:65534")
+
+
+def test_one_node_takes_records_for_replicas_that_several_nodes_had(tmp_path: Path) -> None:
+    """The default replication factor is 3 on three nodes; a single one has all that there is."""
+    with (
+        ottla.Broker(nodes=3, data_dir=tmp_path, default_replication_factor=3) as broker,
+        RawConnection(broker.bootstrap_servers.split(",")[0]) as connection,
+    ):
+        create(connection, "orders", config={"min.insync.replicas": "2"})
+        create(connection, "payments", config={"min.insync.replicas": "4"})
+    with (
+        ottla.Broker(data_dir=tmp_path) as broker,
+        RawConnection(broker.bootstrap_servers) as connection,
+    ):
+        assert produce(connection, "orders", batch_of(b"one")).error_code == ErrorCode.NONE
+        refused = produce(connection, "payments", batch_of(b"one"))
+        assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS

@@ -31,6 +31,7 @@ class ProcessStore(MemoryStore):
 
     def __init__(self, clock: SteppingClock, catalog: CatalogCopy) -> None:
         super().__init__(clock=clock)
+        self._cluster_id = "a" * 22
         self._catalog = cast(Any, catalog)
 
     def reopen(self, catalog: CatalogCopy) -> None:

@@ -24,6 +24,8 @@ class SharedCatalog:
         self.conflict_count = 0
         self.is_full = False
         self._copies: list[CatalogCopy] = []
+        # Processes that no message reaches now.
+        self.held: set[CatalogCopy] = set()
         # Commits whose answer waits for processes that do not act by them yet.
         self._unanswered: list[tuple[int, set[CatalogCopy], Callable[[], None]]] = []
 
@@ -83,7 +85,11 @@ class SharedCatalog:
     def deliver(self) -> bool:
         """Delivers one of the messages that are under way; False if there is none."""
         waiting = [
-            queue for copy in self._copies for queue in (copy.messages, copy.requests) if queue
+            queue
+            for copy in self._copies
+            if copy not in self.held
+            for queue in (copy.messages, copy.requests)
+            if queue
         ]
         if not waiting:
             return False
@@ -99,9 +105,11 @@ class SharedCatalog:
         while idle < 50:
             delivered = self._rng.random() < 0.7 and self.deliver()
             await asyncio.sleep(0)
-            is_quiet = not any(copy.messages or copy.requests for copy in self._copies)
+            is_quiet = not any(
+                copy.messages or copy.requests for copy in self._copies if copy not in self.held
+            )
             idle = 0 if delivered or not is_quiet else idle + 1
-        return [each.result() if isinstance(each, asyncio.Future) else each for each in futures]
+        return [await each if isinstance(each, asyncio.Future) else each for each in futures]
 
 
 class CatalogCopy:

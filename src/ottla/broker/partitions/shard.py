@@ -16,7 +16,7 @@ from ottla.broker.crashpoints import CrashPoint, reach
 from ottla.broker.partitions.replay import Replay
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
-from ottla.core.append import NO_TIMESTAMP, Prepared
+from ottla.core.append import NO_TIMESTAMP, Prepared, plain_limits
 from ottla.core.fetch import aborted_in
 from ottla.core.outcomes import Refused
 from ottla.core.producer_snapshot import SnapshotDraft
@@ -29,6 +29,7 @@ from ottla.ports.futures import after
 from ottla.records import batch as batches
 from ottla.records.batch import BatchHeader
 from ottla.records.control import MarkerType, build_marker_batch
+from ottla.records.kernel import join_batches
 
 logger = EventLog(__name__)
 
@@ -88,9 +89,11 @@ class Shard:
         self._discard = discard
         self._draft: Draft | None = None
         self._unsettled: deque[tuple[int, int, asyncio.Future[None] | None]] = deque()
+        self.plain_limits = plain_limits(config)
 
     def configure(self, config: TopicConfig) -> None:
         self.config = config
+        self.plain_limits = plain_limits(config)
         self.log.configure(config)
 
     def append(
@@ -148,6 +151,7 @@ class Shard:
         )
         reach(CrashPoint.BEFORE_MARKER_APPEND)
         appended = self.append_own(data, now_ms)
+        partition.producers.end_verifications(producer_id, producer_epoch, version)
         reach(CrashPoint.AFTER_MARKER_APPEND)
         return appended
 
@@ -165,6 +169,22 @@ class Shard:
         """Appends a batch of the broker's own, which needs no checks."""
         return self._append(data, batches.read_header(data, 0), NO_TIMESTAMP, now_ms)
 
+    def append_together(
+        self, decided: list[Buffer], headers: list[BatchHeader], now_ms: int
+    ) -> Appended | Refused:
+        """Appends clients' batches that were decided about, all or none of them, in one write."""
+        is_transactional = any(header.is_transactional for header in headers)
+        if is_transactional:
+            reach(CrashPoint.BEFORE_TRANSACTIONAL_APPEND)
+        partition = self.partition
+        data, extents = join_batches(
+            Extent, decided, headers, partition.end_offset, partition.leader_epoch
+        )
+        appended = self._write(data, headers, extents, NO_TIMESTAMP, now_ms)
+        if is_transactional:
+            reach(CrashPoint.AFTER_TRANSACTIONAL_APPEND)
+        return appended
+
     def _append(
         self, data: Buffer, header: BatchHeader, append_time_ms: int, now_ms: int
     ) -> Appended | Refused:
@@ -177,13 +197,27 @@ class Shard:
         extent = Extent(
             base_offset, base_offset + header.last_offset_delta, header.max_timestamp, len(data)
         )
+        return self._write(data, (header,), (extent,), append_time_ms, now_ms)
+
+    def _write(
+        self,
+        data: Buffer,
+        headers: Sequence[BatchHeader],
+        extents: Sequence[Extent],
+        append_time_ms: int,
+        now_ms: int,
+    ) -> Appended | Refused:
+        partition = self.partition
+        base_offset = partition.end_offset
         try:
-            settled = self.log.append(data, (extent,), base_offset)
+            settled = self.log.append(data, extents, base_offset)
             if self.log.last_base_offset != self._last_base_offset:
                 self._save_rolled()
-            ended = partition.apply(header, base_offset, data, now_ms)
-            if ended is not None and ended.is_aborted:
-                self.log.note_aborted(partition.aborted_span(ended))
+            for header, extent in zip(headers, extents, strict=True):
+                # A control batch is always alone.
+                ended = partition.apply(header, extent.base_offset, data, now_ms)
+                if ended is not None and ended.is_aborted:
+                    self.log.note_aborted(partition.aborted_span(ended))
         except StorageFullError as error:
             self.log_full(error)
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -191,7 +225,7 @@ class Shard:
             self.fail(error)
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         self._settle_later(partition.end_offset, len(data), settled)
-        self._unsaved_batches += 1
+        self._unsaved_batches += len(extents)
         if self._unsaved_batches >= SNAPSHOT_BATCHES:
             self._save_grown()
         return Appended(base_offset, append_time_ms, settled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import signal
 import socket
@@ -12,13 +13,16 @@ from typing import Final
 
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
+from ottla.broker.internals.event_ring import detach_all
+from ottla.broker.members import BrokerRegistration
 from ottla.broker.peer_links.accepted_links import PEERS
 from ottla.broker.peer_links.network_peers import NetworkPeers
-from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker
-from ottla.broker.workers.messages import CatalogCopy, Started
+from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker, event_ring
+from ottla.broker.workers.messages import PAGES, CatalogCopy, Started
 from ottla.broker.workers.worker_catalog import WorkerCatalog
 from ottla.broker.workers.worker_channel import WorkerChannel
 from ottla.config.broker import BrokerConfig
+from ottla.core.leadership import Owners
 from ottla.storage.local import LocalStoreOptions
 from ottla.storage.local.store import open_worker_store
 
@@ -41,7 +45,15 @@ async def start_worker(
     for name, descriptor in zip(started.listeners, listening, strict=True):
         inherited.setdefault(name, []).append(socket.socket(fileno=descriptor))
     config = BrokerConfig.read(started.options)
-    settings = BrokerSettings(config, data_dir=started.data_dir, has_own_process=True)
+    settings = BrokerSettings(
+        config,
+        data_dir=started.data_dir,
+        has_own_process=True,
+        tells_pages=started.tells_pages,
+        has_metrics_page=started.has_metrics_page,
+    )
+    detach_all()  # the supervisor's, where this is a fork of it
+    ring = event_ring(settings)
     clock = SystemClock()
     store = open_worker_store(
         started.data_dir,
@@ -56,9 +68,15 @@ async def start_worker(
     )
     broker = None
     try:
-        cluster = Cluster(store, clock, SystemIds())
-        broker = RunningBroker(settings, cluster, Instruments(clock=clock), inherited=inherited)
-        _link_nodes(config.node_id, broker, channel)
+        cluster = Cluster(store, clock, SystemIds(), Owners(channel.members))
+        cluster.deletion.finish_at_once()
+        broker = RunningBroker(
+            settings, cluster, Instruments(clock=clock), ring, inherited=inherited
+        )
+        peers = _link_nodes(config.node_id, broker, channel)
+        _follow_others(config.node_id, cluster, peers, channel)
+        if started.tells_pages:
+            _tell_pages(broker, channel)
         await broker.start_all()
     except BaseException:
         if broker is not None:
@@ -68,7 +86,48 @@ async def start_worker(
     return broker
 
 
-def _link_nodes(own_id: int, broker: RunningBroker, channel: WorkerChannel) -> None:
+def _tell_pages(broker: RunningBroker, channel: WorkerChannel) -> None:
+    """The supervisor gets the metrics and the internals of this worker."""
+    telling: set[asyncio.Task[None]] = set()
+
+    def accept(_: int, accepted: socket.socket) -> None:
+        task = asyncio.get_running_loop().create_task(broker.tell_pages(accepted))
+        telling.add(task)
+        task.add_done_callback(telling.discard)
+
+    channel.on_accept(PAGES, accept)
+
+
+def _follow_others(
+    own_id: int, cluster: Cluster, peers: NetworkPeers, channel: WorkerChannel
+) -> None:
+    """Lets the cluster know the other workers and the epochs of their partitions, and them its own."""
+    epochs = cluster.leader_epochs
+    assert epochs is not None
+
+    def register() -> None:
+        cluster.members.register(
+            BrokerRegistration(each.node_id, each.endpoints, each.advertised, each.is_live)
+            for each in channel.members.values()
+            if each.node_id != own_id
+        )
+        for each in channel.members.values():
+            if each.is_live:
+                peers.try_again(each.node_id)
+
+    def note_epochs(other: int) -> None:
+        epochs.told(other, channel.epochs[other])
+
+    register()
+    channel.members_changed = register
+    for other in channel.epochs:
+        note_epochs(other)
+    channel.epochs_changed = note_epochs
+    epochs.tell = channel.send_epochs
+    channel.send_epochs(epochs.own)
+
+
+def _link_nodes(own_id: int, broker: RunningBroker, channel: WorkerChannel) -> NetworkPeers:
     """The other workers are reached over sockets that the supervisor hands over, and reach this one likewise."""
     cluster = broker.cluster
 
@@ -83,3 +142,4 @@ def _link_nodes(own_id: int, broker: RunningBroker, channel: WorkerChannel) -> N
     channel.on_accept(PEERS, accept)
     # All workers stop together: none needs to be told of the others' end.
     channel.stopping.add_done_callback(lambda _: peers.close())
+    return peers
