@@ -447,7 +447,7 @@ def test_the_page_has_a_point_for_each_run(charts: ModuleType) -> None:
     ratios, costs = row.split("<svg")[1:]
     assert ratios.count("<circle") == costs.count("<circle") == 2
     assert "<title>fff0000, ottla: 2.00</title>" in ratios
-    assert "<title>fff0000: 250, 0.50 of the first</title>" in costs
+    assert "<title>fff0000: 250, 0.25 of the other</title>" in costs
     assert "| 2026-01-02 03:04 | fff0000 | a processor, 2 cores |" in page
     assert "offset commit" not in page
 
