@@ -23,10 +23,12 @@ Each run of `make bench` that was kept in `benchmarks/history` is a point; [Benc
 rows are and how they are measured. The left chart is the ratio to Apache Kafka (our clients: to confluent-kafka) in
 the same run: above the dashed line Ottla is faster, and for rows marked "less is better" below it Ottla needs less.
 The right chart is the processor time of one Ottla process for a request, relative to the other's: below the dashed
-line Ottla needs less. Both axes are logarithmic; a bar is from the least to the most of the rounds. The blue line is one process, the orange line two
-workers. A hollow point is a run while other programs wanted more than the cores of the machine: rates and durations
-of such a run say little, because each program gets a part of a core that depends on its number of threads.
-Processor time says more.
+line Ottla needs less. Both axes are logarithmic; a bar is from the least to the most of the rounds. The blue line is
+one process, the orange line two workers.
+
+A hollow point is a run while other programs wanted more than the cores of the machine: rates and durations of such a
+run say little, because each program gets a part of a core that depends on its number of threads. Processor time says
+more.
 
 """
 
