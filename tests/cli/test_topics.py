@@ -215,3 +215,13 @@ def test_a_partition_without_leader_and_one_that_moves_are_written_as_by_kafka()
         "\tTopic: x\tPartition: 0\tLeader: none\tReplicas: 1,2\tIsr: \tAdding Replicas: 2"
         "\tRemoving Replicas: \tElr: N/A\tLastKnownElr: 1"
     ]
+
+
+def test_a_topic_with_replicas_is_described_with_what_they_are(inside: Ottla) -> None:
+    with Broker(nodes=2) as broker:
+        run = partial(inside, OTTLA_BOOTSTRAP_SERVER=broker.bootstrap_servers)
+        run("topics", "create", "twice", "--replication-factor", "2")
+        run("topics", "create", "once", "--replication-factor", "1")
+        assert "replicas are one copy" in run("topics", "describe", "twice").err
+        assert "copy" not in run("topics", "describe", "once").err
+        assert "copy" not in run("topics", "describe", "twice", "-o", "json").err

@@ -11,6 +11,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 from tests.faults.processes import first_of_free_ports
 from tests.history.proxy import Route
@@ -130,6 +131,42 @@ class BrokerProcess:
         process.send_signal(signal.SIGSTOP)
         time.sleep(seconds)
         process.send_signal(signal.SIGCONT)
+
+
+class WorkerProcesses(BrokerProcess):
+    """A supervisor and two workers; crash points are those of each process of a worker."""
+
+    node_count = 3  # the common port, and one for each worker
+    worker_count = 2
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return str(self.routes[0].listen)
+
+    @property
+    def direct_addresses(self) -> list[str]:
+        return [str(route.broker) for route in self.routes[1:]]
+
+    def _command(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
+        first = self.routes[0]
+        options = [part for item in OPTIONS.items() for part in ("--set", f"{item[0]}={item[1]}")]
+        return [
+            *(sys.executable, "-m", *self._module(crash), "serve", "--data", str(self.data)),
+            *("--listen", str(first.broker), "--advertise", str(first.listen)),
+            *("--workers", str(self.worker_count), *options),
+        ]
+
+    def signal_worker(self, random: Random, number: signal.Signals) -> int | None:
+        """Sends a signal to one of the workers; None if none is running now."""
+        assert self._process is not None
+        pid = self._process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+        if not children:
+            return None
+        found = int(random.choice(children))
+        with suppress(ProcessLookupError):
+            os.kill(found, number)
+        return found
 
 
 class MutantProcess(BrokerProcess):

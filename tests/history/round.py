@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from tests.history.brokers import (
     SWEEP_MS,
     BrokerProcess,
     ThreeNodes,
+    WorkerProcesses,
 )
 from tests.history.checker import Anomaly, check
 from tests.history.client import TRANSACTION_TIMEOUT_MS
@@ -66,6 +70,9 @@ SETTINGS = {
         Setting("three", ThreeNodes, *CAST),
         Setting("one-other", BrokerProcess, *OTHER_CAST),
         Setting("three-other", ThreeNodes, *OTHER_CAST),
+        Setting("workers", WorkerProcesses, *CAST),
+        Setting("workers-other", WorkerProcesses, *OTHER_CAST),
+        Setting("workers-ours", WorkerProcesses, *OUR_CAST, reader="ottla"),
         Setting("one-ours", BrokerProcess, *OUR_CAST, reader="ottla"),
         Setting("three-ours", ThreeNodes, *OUR_CAST, reader="ottla"),
     )
@@ -218,6 +225,8 @@ class Round:
         if isinstance(self._broker, ThreeNodes):
             faults |= {self._move_leader: 20, self._kill_node: 4, self._start_node: 5}
             faults |= {self._kill_broker: 1, self._crash_broker: 3}
+        if isinstance(self._broker, WorkerProcesses):
+            faults |= {self._kill_worker: 12, self._freeze_worker: 5, self._crash_broker: 4}
         return faults
 
     def _tend(self) -> None:
@@ -243,7 +252,11 @@ class Round:
         self._restart(None)
 
     def _crash_broker(self) -> None:
-        point = self._random.choice(list(CrashPoint))
+        points = list(CrashPoint)
+        if isinstance(self._broker, WorkerProcesses):
+            # Each process of a worker would die with the first new producer, and none would ever begin.
+            points = [point for point in points if point not in AT_INIT]
+        point = self._random.choice(points)
         crash = (point, 1 if point in AT_INIT else self._random.randint(1, 12))
         self._did("crash point set", point=point.name, count=crash[1])
         self._restart(crash)
@@ -261,6 +274,22 @@ class Round:
         seconds = self._random.uniform(0.2, 3.0)
         self._did("SIGSTOP of the broker", seconds=seconds)
         self._broker.freeze(seconds)
+
+    def _kill_worker(self) -> None:
+        assert isinstance(self._broker, WorkerProcesses)
+        self._did("kill -9 of a worker")
+        self._broker.signal_worker(self._random, signal.SIGKILL)
+
+    def _freeze_worker(self) -> None:
+        """For a moment, or until the supervisor kills it."""
+        assert isinstance(self._broker, WorkerProcesses)
+        seconds = self._random.choice((0.5, 2.0, 2.0, 12.0))
+        self._did("SIGSTOP of a worker", seconds=seconds)
+        pid = self._broker.signal_worker(self._random, signal.SIGSTOP)
+        time.sleep(seconds)
+        with suppress(ProcessLookupError):
+            if pid is not None:
+                os.kill(pid, signal.SIGCONT)
 
     def _kill_client(self) -> None:
         self._did("kill -9 of a client")

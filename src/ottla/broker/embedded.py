@@ -39,11 +39,15 @@ from ottla.event_loop import new_event_loop
 from ottla.model import Endpoint
 
 if TYPE_CHECKING:
+    from ottla.broker.workers.embedded_supervisor import EmbeddedSupervisor
+    from ottla.broker.workers.messages import WorkerState
     from ottla.config.option_types import BrokerOptions
 
 T = TypeVar("T")
 
 STOP_SECONDS = 30
+# Longer than a supervisor waits for its workers.
+WORKERS_STOP_SECONDS = 120
 DEFAULT_LISTEN = "127.0.0.1:0"
 
 # Programs that want to see the log of a broker in their process configure logging. Clients are left
@@ -99,6 +103,10 @@ class Broker:
         ...     broker.node_ids, len(broker.bootstrap_servers.split(","))
         [1, 3]
         ([1, 2, 3], 3)
+
+    With `workers` the nodes are processes instead, as of `ottla serve --workers`, which use as many processors. A node
+    leads the same partitions as long as the number of workers is the same: `kill_node` kills a process, which is
+    started again at once, and `start_node` waits until it serves.
     """
 
     def __init__(
@@ -109,6 +117,7 @@ class Broker:
         listen: str | None = None,
         advertise: str | None = None,
         nodes: int = 1,
+        workers: int = 1,
         metrics: str | None = None,
         metrics_certificate: str | os.PathLike[str] | None = None,
         metrics_login: str | os.PathLike[str] | None = None,
@@ -155,6 +164,10 @@ class Broker:
             ),
         )
         self._settings.validate()
+        self._worker_count = workers
+        if workers != 1 or type(workers) is not int:
+            self._check_workers()
+        self._workers: EmbeddedSupervisor | None = None
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
         self._temporary: str | None = None
         self._thread: threading.Thread | None = None
@@ -164,17 +177,39 @@ class Broker:
         self._addresses: dict[int, dict[str, Endpoint]] = {}  # of live nodes, by listener
         self._first_listener = self._settings.config.all_listeners[0].name
 
+    def _check_workers(self) -> None:
+        """Refuses what needs all nodes in this process."""
+        if type(self._worker_count) is not int or self._worker_count < 1:
+            raise ConfigError(
+                f"workers={self._worker_count!r}: give a number of processes, at least 1"
+            )
+        settings = self._settings
+        if settings.nodes != 1:
+            raise ConfigError(
+                "nodes= are in this process and workers= are processes: give one of them"
+            )
+        for name, door in (("metrics", settings.metrics), ("console", settings.console)):
+            if door is not None:
+                raise ConfigError(
+                    f"{name}= needs a broker of one process: leave out workers=, or {name}="
+                )
+        from ottla.broker.workers.worker_sockets import check_ports
+
+        check_ports(settings.config.all_listeners, self._worker_count)
+
     @property
     def bootstrap_servers(self) -> str:
         """The addresses of all running nodes, as clients want them for `bootstrap.servers`.
 
-        They are those of the first listener; `servers_of_listener` has the others'.
+        They are those of the first listener; `servers_of_listener` has the others'. Workers have one in common.
         """
         return self.servers_of_listener(self._first_listener)
 
     def servers_of_listener(self, name: str) -> str:
         """As `bootstrap_servers`, of one of the `listeners`."""
-        self._running_broker()
+        self._check_runs()
+        if self._workers is not None:
+            return self._joined({0: _all_reachable(self._workers.common)}, name)
         if not self._addresses:
             raise IllegalStateError("every node was killed: call start_node()")
         return self._joined(self._addresses, name)
@@ -205,14 +240,20 @@ class Broker:
         is_new = user is not None and not self._security.is_known(user)
         settings = self._security.settings_of(user)
         if is_new:
-            passwords = {settings.username: settings.password}
-            self._call(lambda running: ensure_users(running.cluster, passwords))
+            self._set_passwords({settings.username: settings.password})
         return options_for(client, servers, settings)
+
+    def _set_passwords(self, passwords: Mapping[str, str]) -> None:
+        if self._workers is not None:
+            self._run_on_loop(self._workers.ask("passwords", dict(passwords)))
+        else:
+            self._call(lambda running: ensure_users(running.cluster, passwords))
 
     @property
     def metrics_url(self) -> str:
         """Where Prometheus finds the metrics, if the broker was made with `metrics="HOST:PORT"`."""
-        door = self._running_broker()[0].metrics_door
+        self._check_runs()
+        door = None if self._running is None else self._running.metrics_door
         if door is None:
             raise IllegalStateError(
                 'there are no metrics: make the broker with metrics="HOST:PORT"'
@@ -222,7 +263,8 @@ class Broker:
     @property
     def console_url(self) -> str:
         """Where a browser finds the console, if the broker was made with `console="HOST:PORT"`."""
-        console = self._running_broker()[0].console
+        self._check_runs()
+        console = None if self._running is None else self._running.console
         if console is None:
             raise IllegalStateError('there is no console: make the broker with console="HOST:PORT"')
         return console.door.at(_reachable(console.door.endpoint)).url
@@ -230,18 +272,23 @@ class Broker:
     @property
     def node_ids(self) -> list[int]:
         """The ids of the nodes that run."""
-        self._running_broker()
+        self._check_runs()
         return list(self._addresses)
 
     def address_of(self, node_id: int) -> str:
         """Where clients connect to one node."""
-        self._running_broker()
+        self._check_runs()
         if node_id not in self._addresses:
             raise IllegalStateError(f"node {node_id} is not running")
         return str(self._addresses[node_id][self._first_listener])
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """The id of the node that leads a partition; -1 if every node was killed."""
+        """The id of the node that leads a partition; -1 if every node was killed.
+
+        A partition of workers has the same leader while that is killed and started again.
+        """
+        if self._workers is not None:
+            return int(self._run_on_loop(self._workers.ask("leader", [topic, partition])))
 
         def look(running: RunningBroker) -> int:
             return running.cluster.leader_of(
@@ -252,10 +299,20 @@ class Broker:
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
         """Makes a node lead a partition; clients learn it from the errors that they get at the old leader."""
+        if self._workers is not None:
+            raise ConfigError(
+                "each worker has a store of its own, so that its partitions stay with it: move leaders with nodes="
+            )
         self._call(lambda running: running.cluster.move_leader(topic, partition, node_id))
 
     def kill_node(self, node_id: int) -> None:
-        """Ends a node as kill -9 would: connections are cut, it saves nothing, others lead its partitions."""
+        """Ends a node as kill -9 would: connections are cut, it saves nothing, others lead its partitions.
+
+        A worker is started again at once, and leads its partitions again. The call returns when the process has ended.
+        """
+        if self._workers is not None:
+            self._run_on_loop(self._workers.ask("kill", node_id))
+            return
         self._run_on_loop(self._running_broker()[0].kill_node(node_id))
         self._call(self._note_addresses)
 
@@ -263,9 +320,18 @@ class Broker:
         """Starts a node that was killed, at the address that it had.
 
         As with Kafka it leads nothing at first; ElectLeaders gives it back what it is the preferred leader of.
+
+        A worker is started again by itself: this returns when it serves.
         """
+        if self._workers is not None:
+            self._run_on_loop(self._workers.ask("wait", node_id))
+            return
         self._run_on_loop(self._running_broker()[0].start_node(node_id))
         self._call(self._note_addresses)
+
+    def _check_runs(self) -> None:
+        if self._workers is None:
+            self._running_broker()
 
     def _running_broker(self) -> tuple[RunningBroker, asyncio.AbstractEventLoop]:
         if self._running is None or self._loop is None:
@@ -300,8 +366,9 @@ class Broker:
         except IllegalStateError:
             coroutine.close()
             raise
-        loop = self._running_broker()[1]
-        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(STOP_SECONDS)
+        self._check_runs()
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(STOP_SECONDS)
 
     def _note_addresses(self, running: RunningBroker) -> None:
         """Notes where clients connect to each node; on the broker's thread, so that the last note is the true one."""
@@ -324,7 +391,7 @@ class Broker:
     def __repr__(self) -> str:
         where = (
             "not running"
-            if self._running is None
+            if self._running is None and self._workers is None
             else f"on {self._joined(self._addresses, self._first_listener) or 'no node'}"
         )
         return f"<ottla.Broker {where}>"
@@ -341,16 +408,48 @@ class Broker:
             target=self._run, args=(loop,), name="ottla-broker", daemon=True
         )
         self._thread.start()
-        settings = replace(self._settings, data_dir=self.data_dir)
-        starting = asyncio.run_coroutine_threadsafe(self._start_with_console(settings), loop)
         try:
-            self._running = starting.result()
+            if self._worker_count > 1:
+                self._start_workers(loop)
+            else:
+                settings = replace(self._settings, data_dir=self.data_dir)
+                starting = self._start_with_console(settings)
+                self._running = asyncio.run_coroutine_threadsafe(starting, loop).result()
         except BaseException:
             self._end_thread()
             raise
         atexit.register(self.stop)
-        self._call(self._note_addresses)
+        if self._running is not None:
+            self._call(self._note_addresses)
         return self
+
+    def _start_workers(self, loop: asyncio.AbstractEventLoop) -> None:
+        from ottla.broker.workers.embedded_supervisor import EmbeddedSupervisor
+        from ottla.broker.workers.messages import Supervise
+
+        told = Supervise(
+            options=self._settings.config.texts(),
+            data_dir=self.data_dir,
+            worker_count=self._worker_count,
+            users=self._settings.users,
+            log_level=logging.getLevelName(
+                logging.getLogger("ottla.broker").getEffectiveLevel()
+            ).lower(),
+        )
+
+        async def start() -> EmbeddedSupervisor:
+            supervisor = EmbeddedSupervisor(told, self._note_workers)
+            await supervisor.start()
+            return supervisor
+
+        self._workers = asyncio.run_coroutine_threadsafe(start(), loop).result()
+
+    def _note_workers(self, members: Mapping[int, WorkerState]) -> None:
+        self._addresses = {
+            node_id: _all_reachable(member.endpoints)
+            for node_id, member in members.items()
+            if member.is_live
+        }
 
     async def _start_with_console(self, settings: BrokerSettings) -> RunningBroker:
         running = await self._start_broker(settings)
@@ -368,12 +467,20 @@ class Broker:
 
     def stop(self) -> None:
         """Stops cleanly; nothing happens if the broker is not running, or runs in the parent of this process."""
-        if self._running is None or self._loop is None or self._is_inherited():
+        if self._is_inherited() or self._loop is None:
             return
-        running, self._running, self._addresses = self._running, None, {}
+        stopping: Coroutine[Any, Any, None] | None = None
+        seconds: float = STOP_SECONDS
+        if self._running is not None:
+            stopping = self._running.stop()
+        elif self._workers is not None:
+            stopping, seconds = self._workers.stop(), WORKERS_STOP_SECONDS
+        if stopping is None:
+            return
+        self._running, self._workers, self._addresses = None, None, {}
         atexit.unregister(self.stop)
         try:
-            asyncio.run_coroutine_threadsafe(running.stop(), self._loop).result(STOP_SECONDS)
+            asyncio.run_coroutine_threadsafe(stopping, self._loop).result(seconds)
         finally:
             self._end_thread()
 
@@ -476,6 +583,10 @@ def _console(
     return BrokerConsole(
         door, token_file=login, is_read_only=is_read_only, allowed_hosts=allowed_hosts
     )
+
+
+def _all_reachable(endpoints: Mapping[str, Endpoint]) -> dict[str, Endpoint]:
+    return {name: _reachable(endpoint) for name, endpoint in endpoints.items()}
 
 
 def _reachable(endpoint: Endpoint) -> Endpoint:

@@ -29,6 +29,7 @@ from ottla.doors.door import Door
 from ottla.errors import ConfigError
 from ottla.event_loop import new_event_loop
 from ottla.events import EventLog
+from ottla.model import Endpoint
 from ottla.ports.errors import InUseError
 from ottla.version import VERSION
 
@@ -64,7 +65,7 @@ _CONSOLE_FLAGS: Final = {
 }
 FILE_SIGN: Final = "@"
 
-_LISTEN_ADVICE: Final = {
+LISTEN_ADVICE: Final = {
     errno.EADDRINUSE: "is a broker running there already? {flag} HOST:PORT chooses another port, 0 a free one",
     errno.EACCES: "ports below 1024 need privileges, {flag} HOST:PORT chooses another one",
     errno.EADDRNOTAVAIL: "the address must belong to this machine; 0.0.0.0 stands for all of its addresses",
@@ -75,6 +76,8 @@ def serve(arguments: Arguments) -> int:
     """Run until a signal; returns 0 after a clean stop."""
     file = None if arguments.config is None else ServerFile(Path(arguments.config))
     settings = settings_of(arguments, file)
+    if arguments.workers > 1:
+        _check_workers(arguments, settings)
     registry = _registry_door(arguments, settings.config)
     console = None if settings.console is None else settings.console.door
     if arguments.certificate is not None and not any(
@@ -83,7 +86,7 @@ def serve(arguments: Arguments) -> int:
         raise ConfigError(
             "--certificate has no effect without --metrics https://…, --registry https://… or --console https://…"
         )
-    log_lines.set_up_logging(arguments.log_format, _log_level(arguments))
+    log_lines.set_up_logging(arguments.log_format, log_level_of(arguments))
     if file is not None and file.without_effect:
         logger.warning(
             "options_without_effect",
@@ -92,6 +95,10 @@ def serve(arguments: Arguments) -> int:
             options=", ".join(file.without_effect),
         )
     _warn_of_shown_passwords(arguments.users)
+    if arguments.workers > 1:
+        from ottla.cli.worker_serve import serve_with_workers
+
+        return serve_with_workers(settings, arguments)
     gc.set_threshold(NEW_OBJECTS)
     loop = new_event_loop()
     try:
@@ -101,6 +108,19 @@ def serve(arguments: Arguments) -> int:
     finally:
         loop.close()
     return 0
+
+
+def _check_workers(arguments: Arguments, settings: BrokerSettings) -> None:
+    """Refuses what several workers do not have."""
+    for flag in ("--metrics", "--registry", "--console"):
+        if getattr(arguments, flag.removeprefix("--")) is not None:
+            raise ConfigError(
+                f"{flag} needs a broker of one process: leave out --workers, or {flag}"
+            )
+    if settings.data_dir is None and "ottla.ephemeral.max.bytes" in settings.config.given:
+        raise ConfigError(
+            "ottla.ephemeral.max.bytes has no effect with --workers: --ephemeral keeps their data in a temporary folder"
+        )
 
 
 def settings_of(arguments: Arguments, file: ServerFile | None = None) -> BrokerSettings:
@@ -158,13 +178,13 @@ def _console(arguments: Arguments, config: BrokerConfig) -> BrokerConsole | None
         allowed_hosts=tuple(arguments.console_allowed_hosts),
         trusts_proxy=arguments.console_behind_proxy,
         log_format=arguments.log_format,
-        log_level=_log_level(arguments),
+        log_level=log_level_of(arguments),
     )
     console.validate(config)
     return console
 
 
-def _log_level(arguments: Arguments) -> str:
+def log_level_of(arguments: Arguments) -> str:
     return arguments.log_level or ("debug" if arguments.verbose else "info")
 
 
@@ -258,7 +278,7 @@ def _data_dir_of(arguments: Arguments, file: ServerFile | None) -> str | None:
 async def _serve(settings: BrokerSettings, registry_door: Door | None, *, logs_json: bool) -> None:
     stopping: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, _stop, stopping, number.name)
+        asyncio.get_running_loop().add_signal_handler(number, note_signal, stopping, number.name)
     broker = await _start(settings)
     try:
         key = None
@@ -315,7 +335,7 @@ async def _start_console(broker: RunningBroker, registry: RegistryAccess | None)
     try:
         await broker.start_console(registry)
     except ListenError as error:
-        advice = _LISTEN_ADVICE.get(error.errno or 0, "")
+        advice = LISTEN_ADVICE.get(error.errno or 0, "")
         raise CommandError(str(error), advice.format(flag="--console")) from error
     assert broker.console is not None
     return broker.console.door.url
@@ -341,18 +361,23 @@ def _log_listeners(broker: RunningBroker) -> None:
 def _warn_of_open_listeners(broker: RunningBroker) -> None:
     """Prints what cannot be missed between the lines of the log."""
     for listener in broker.server.open_listeners:
-        print(
-            _OPEN_WARNING.format(
-                name=listener.name,
-                address=listener.endpoint,
-                port=listener.endpoint.port,
-                everything="be a client (User:ANONYMOUS for the ACLs)"
-                if broker.node.options.config.authorizer_class_name
-                else "read, change and delete everything",
-            ),
-            file=sys.stderr,
-            flush=True,
-        )
+        warn_of_open_listener(listener.name, listener.endpoint, broker.node.options.config)
+
+
+def warn_of_open_listener(name: str, endpoint: Endpoint, config: BrokerConfig) -> None:
+    """Prints that a listener asks for no proof of who a client is."""
+    print(
+        _OPEN_WARNING.format(
+            name=name,
+            address=endpoint,
+            port=endpoint.port,
+            everything="be a client (User:ANONYMOUS for the ACLs)"
+            if config.authorizer_class_name
+            else "read, change and delete everything",
+        ),
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _warn_of_open_doors(
@@ -394,7 +419,7 @@ async def _start_registry(broker: RunningBroker, door: Door | None) -> SchemaReg
     return registry
 
 
-def _stop(stopping: asyncio.Future[str], signal_name: str) -> None:
+def note_signal(stopping: asyncio.Future[str], signal_name: str) -> None:
     if not stopping.done():
         stopping.set_result(signal_name)
 
@@ -410,7 +435,7 @@ async def _start(settings: BrokerSettings) -> RunningBroker:
             flag = "--metrics"
         elif console is not None and error.endpoint == console.door.endpoint:
             flag = "--console"
-        advice = _LISTEN_ADVICE.get(error.errno or 0, "")
+        advice = LISTEN_ADVICE.get(error.errno or 0, "")
         raise CommandError(str(error), advice.format(flag=flag)) from error
     except InUseError as error:
         raise CommandError(str(error), "stop it, or give another folder with --data DIR") from error
@@ -421,6 +446,7 @@ async def _start(settings: BrokerSettings) -> RunningBroker:
         "%(topics)d topic(s), ready in %(seconds).3f s",
         version=VERSION,
         node=settings.config.node_id,
+        workers=1,
         cluster=broker.cluster.cluster_id,
         listen=str(broker.endpoint),
         data="memory" if settings.data_dir is None else settings.data_dir,

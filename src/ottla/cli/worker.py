@@ -1,6 +1,6 @@
-"""A worker's process, which `ottla serve --workers` starts, and which ends with it.
+"""A worker's process, which a supervisor starts, and which ends with it.
 
-Its only argument is the file descriptor of its channel, through which it is told everything else.
+All it has is the file descriptor of its channel, through which it is told everything else.
 """
 
 from __future__ import annotations
@@ -26,12 +26,17 @@ logger = EventLog("ottla.worker")
 
 
 def main() -> int:
+    """Be a worker in an interpreter of its own."""
+    return work(int(sys.argv[1]))
+
+
+def work(descriptor: int) -> int:
     """Serve until the supervisor says otherwise, or has ended; returns the exit code."""
     end_with_parent()
     gc.set_threshold(NEW_OBJECTS)
     loop = new_event_loop()
     try:
-        return loop.run_until_complete(_serve(socket.socket(fileno=int(sys.argv[1]))))
+        return loop.run_until_complete(_serve(socket.socket(fileno=descriptor)))
     finally:
         loop.close()
 
@@ -43,6 +48,7 @@ async def _serve(connection: socket.socket) -> int:
         asyncio.get_running_loop().add_signal_handler(number, channel.stop)
     started, descriptors = await channel.started
     node_id = int(started.options["node.id"])
+    log_lines.end_logging()  # the supervisor's, where this is a fork of it
     log_lines.set_up_logging(started.log_format, started.log_level, node_id=node_id)
     try:
         broker = await start_worker(channel, started, descriptors, await channel.catalog)

@@ -133,6 +133,11 @@ class Broker(EmbeddedBroker, Inspection):
         self._pause: _Pause | None = None
         BROKERS.add(self)
 
+    def _check_workers(self) -> None:
+        raise ConfigError(
+            "faults and the clock need nodes in this process: give nodes=, or use ottla.Broker(workers=…)"
+        )
+
     def _start_broker(self, settings: BrokerSettings) -> Coroutine[Any, Any, RunningBroker]:
         return start_broker(settings, self._instruments)
 

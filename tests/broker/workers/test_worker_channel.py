@@ -39,8 +39,8 @@ from ottla.ports import CatalogConflictError, JsonValue, StorageError
 
 MEMBERS = MembersChanged(
     [
-        WorkerState(1, {"PLAINTEXT": Endpoint("127.0.0.1", 9093)}, True),
-        WorkerState(2, {"PLAINTEXT": Endpoint("::1", 9094)}, False),
+        WorkerState(1, {"PLAINTEXT": Endpoint("127.0.0.1", 9093)}, {}, True),
+        WorkerState(2, {"SSL": Endpoint("::1", 9094)}, {"SSL": Endpoint("b", 1)}, False),
     ]
 )
 

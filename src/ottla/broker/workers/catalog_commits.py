@@ -29,13 +29,12 @@ Send = Callable[[Message], None]
 
 
 @dataclass
-class _Unanswered:
-    """A commit that some workers do not act by yet."""
+class _Wait:
+    """For the workers that do not act by a revision yet."""
 
-    answer: Send  # of the process that has sent it, which may have ended
-    number: int
-    waits_for: set[int]
-    deadline: asyncio.TimerHandle
+    revision: int
+    done: asyncio.Future[None]
+    workers: set[int]
 
 
 class CatalogCommits:
@@ -46,11 +45,14 @@ class CatalogCommits:
         self._apply_seconds = apply_seconds
         self._sends: dict[int, Send] = {}
         self._live: set[int] = set()
-        self._unanswered: dict[int, _Unanswered] = {}
+        # The revisions by which workers act.
+        self._applied: dict[int, int] = {}
+        self._waits: list[_Wait] = []
 
     def add(self, node_id: int, send: Send) -> None:
         """A worker is started: it gets the catalog, and every change from now on."""
         self._sends[node_id] = send
+        self._applied[node_id] = self._catalog.revision
         send(CatalogCopy(self._catalog.revision, dict(self._catalog.entries())))
 
     def serves(self, node_id: int) -> None:
@@ -58,28 +60,28 @@ class CatalogCommits:
         self._live.add(node_id)
 
     def remove(self, node_id: int) -> None:
-        """A worker has ended: no commit waits for it, and its own get no answer."""
+        """A worker has ended: no commit waits for it."""
         self._sends.pop(node_id, None)
+        self._applied.pop(node_id, None)
         self._live.discard(node_id)
-        for revision in list(self._unanswered):
-            self._note(revision, node_id)
+        self._end_waits()
 
     def commit(self, node_id: int, message: Commit) -> None:
         """Writes a worker's changes, tells all workers, and answers."""
+        # Of the process that has sent it: one that is started later knows nothing of it.
         answer = self._sends[node_id]
         try:
             revision = self.write(message.changes, message.expected_revision)
         except CatalogConflictError:
             answer(Conflicted(message.number, self._catalog.revision))
-            return
         except StorageError as error:
             answer(NotCommitted(message.number, str(error)))
-            return
-        deadline = asyncio.get_running_loop().call_later(
-            self._apply_seconds, self._settle, revision
-        )
-        self._unanswered[revision] = _Unanswered(answer, message.number, set(self._live), deadline)
-        self._settle_if_applied(revision)
+        else:
+            self.applied_by_all().add_done_callback(
+                lambda done: (
+                    None if done.cancelled() else answer(Committed(message.number, revision))
+                )
+            )
 
     def write(self, changes: Mapping[str, JsonValue], expected_revision: int) -> int:
         """Writes changes and tells all workers; returns the new revision."""
@@ -91,24 +93,36 @@ class CatalogCommits:
 
     def applied(self, node_id: int, message: Applied) -> None:
         """A worker acts by a revision."""
-        for revision in [each for each in self._unanswered if each <= message.revision]:
-            self._note(revision, node_id)
+        self._applied[node_id] = message.revision
+        self._end_waits()
+
+    def applied_by_all(self) -> asyncio.Future[None]:
+        """Done when every live worker acts by the newest revision, or has had its time."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        self._waits.append(_Wait(self._catalog.revision, done, set(self._live)))
+        deadline = loop.call_later(self._apply_seconds, self._settle, done)
+        done.add_done_callback(lambda _: deadline.cancel())
+        self._end_waits()
+        return done
 
     def close(self) -> None:
         """Answers nothing any more."""
-        for each in self._unanswered.values():
-            each.deadline.cancel()
-        self._unanswered.clear()
+        for wait in self._waits:
+            wait.done.cancel()
+        self._waits.clear()
 
-    def _note(self, revision: int, node_id: int) -> None:
-        self._unanswered[revision].waits_for.discard(node_id)
-        self._settle_if_applied(revision)
+    def _settle(self, done: asyncio.Future[None]) -> None:
+        if not done.done():
+            done.set_result(None)
+        self._waits = [wait for wait in self._waits if wait.done is not done]
 
-    def _settle_if_applied(self, revision: int) -> None:
-        if not self._unanswered[revision].waits_for:
-            self._settle(revision)
-
-    def _settle(self, revision: int) -> None:
-        settled = self._unanswered.pop(revision)
-        settled.deadline.cancel()
-        settled.answer(Committed(settled.number, revision))
+    def _end_waits(self) -> None:
+        for wait in list(self._waits):
+            wait.workers = {
+                each
+                for each in wait.workers
+                if each in self._live and self._applied[each] < wait.revision
+            }
+            if not wait.workers:
+                self._settle(wait.done)

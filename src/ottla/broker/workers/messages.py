@@ -1,4 +1,7 @@
-"""What a supervisor and its workers say to each other: JSON objects, some of which carry file descriptors."""
+"""What a supervisor, its workers and the program that embeds it say to each other.
+
+Messages are JSON, and some of them carry file descriptors.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, get_args
 
+from ottla.errors import ConfigError, OttlaError
 from ottla.model import Endpoint
-from ottla.ports import JsonValue
+from ottla.ports import JsonValue, StorageError
+from ottla.ports.errors import InUseError, NewerFormatError
+
+# The most special ones first.
+_ERRORS: Final[Sequence[type[OttlaError]]] = (
+    ConfigError,
+    InUseError,
+    NewerFormatError,
+    StorageError,
+)
 
 
 class MalformedMessageError(ValueError):
@@ -17,14 +30,42 @@ class MalformedMessageError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """What every worker knows of another, and of itself: the addresses by the names of listeners."""
+    """What every worker knows of another, and of itself.
+
+    Its addresses are by the names of listeners, as are those that clients get instead, where they are advertised.
+    """
 
     node_id: int
     endpoints: Mapping[str, Endpoint]
+    advertised: Mapping[str, Endpoint]
     is_live: bool
 
 
-# -- from the supervisor
+# -- from the program that embeds a broker to its supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class Supervise:
+    """The first message: what to serve; the options have Kafka's names, and `users` are passwords by name."""
+
+    options: Mapping[str, str]
+    data_dir: str
+    worker_count: int
+    users: Mapping[str, str]
+    log_level: str
+
+
+# -- from that supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Every worker serves; where the common listeners are, by their names."""
+
+    common: Mapping[str, Endpoint]
+
+
+# -- from the supervisor to a worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +163,7 @@ class NotConnected:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question of the supervisor, such as for metrics."""
+    """A question of the supervisor, such as for metrics, or of the program that embeds it."""
 
     number: int
     kind: str
@@ -131,7 +172,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The worker shall stop cleanly."""
+    """The process shall stop cleanly."""
 
 
 # -- from a worker
@@ -160,10 +201,21 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why the worker cannot serve, in words for the user, and whether an option has to be changed; it ends."""
+    """Why the process cannot serve: the name of an error, and its words for the user; the process ends."""
 
+    kind: str
     reason: str
-    is_misconfigured: bool
+
+    @classmethod
+    def of(cls, error: Exception) -> Failed:
+        """What to say of an error."""
+        kinds = [each.__name__ for each in _ERRORS if isinstance(error, each)]
+        return cls(kinds[0] if kinds else OttlaError.__name__, str(error))
+
+    def error(self) -> OttlaError:
+        """The error, for the caller in this process."""
+        kinds = {each.__name__: each for each in _ERRORS}
+        return kinds.get(self.kind, OttlaError)(self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +248,9 @@ class Answered:
 
 
 Message = (
-    Started
+    Supervise
+    | Serving
+    | Started
     | CatalogCopy
     | Changed
     | Committed
@@ -238,11 +292,21 @@ def decode_message(data: bytes) -> tuple[Message, int]:
         kind, descriptor_count, values = json.loads(data)
         if kind == MembersChanged.__name__:
             values = {"members": [_worker_state(each) for each in values["members"]]}
+        elif kind == Serving.__name__:
+            values = {"common": _endpoints(values["common"])}
         return _KINDS[kind](**values), int(descriptor_count)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MalformedMessageError(f"this is no message: {error}") from error
 
 
 def _worker_state(values: Mapping[str, Any]) -> WorkerState:
-    endpoints = {name: Endpoint(*each) for name, each in values["endpoints"].items()}
-    return WorkerState(values["node_id"], endpoints, values["is_live"])
+    return WorkerState(
+        node_id=values["node_id"],
+        endpoints=_endpoints(values["endpoints"]),
+        advertised=_endpoints(values["advertised"]),
+        is_live=values["is_live"],
+    )
+
+
+def _endpoints(values: Mapping[str, Any]) -> dict[str, Endpoint]:
+    return {name: Endpoint(*each) for name, each in values.items()}

@@ -11,7 +11,7 @@ import itertools
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -21,6 +21,7 @@ from ottla.broker.network.listener import are_on_loopback, authenticates
 from ottla.broker.security.first_users import set_passwords
 from ottla.broker.topics import adopt_partitions
 from ottla.broker.workers.catalog_commits import CatalogCommits
+from ottla.broker.workers.child_processes import ChildProcesses
 from ottla.broker.workers.messages import (
     Accepted,
     Alive,
@@ -50,12 +51,14 @@ from ottla.broker.workers.worker_sockets import (
     own_endpoint,
 )
 from ottla.config.broker import BrokerConfig
-from ottla.config.listeners import ListenerSettings, following_ports
+from ottla.config.listeners import ListenerSettings
 from ottla.core.catalog import Catalog, Changes
-from ottla.errors import ConfigError, OttlaError
+from ottla.core.leadership import Owners
+from ottla.errors import IllegalStateError, OttlaError
 from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import JsonValue
+from ottla.ports.errors import InUseError
 from ottla.storage.local.supervised_folder import SupervisedFolder, open_supervised_folder
 
 logger = EventLog(__name__)
@@ -63,11 +66,15 @@ logger = EventLog(__name__)
 # A worker whose loop has said nothing for so long is killed.
 HANG_SECONDS: Final = 10.0
 CHECK_SECONDS: Final = 0.5
+# Workers of a supervisor that was killed, which hold its locks, end a moment later.
+DYING_SECONDS: Final = 1.0
+DYING_CHECK_SECONDS: Final = 0.02
 STOP_SECONDS: Final = 60.0
 ASK_SECONDS: Final = 2.0
-# A worker that ran for so long was well: it is started again at once, and others after a pause that doubles.
+# A worker that ran for so long was well. One that was not is started again after a pause, which doubles, from the
+# second time on.
 STEADY_SECONDS: Final = 10.0
-FIRST_PAUSE_SECONDS: Final = 0.5
+FIRST_PAUSE_SECONDS: Final = 0.25
 MAX_PAUSE_SECONDS: Final = 30.0
 
 
@@ -90,12 +97,20 @@ class SupervisorSettings:
 class _Worker:
     """A worker, through all of its processes."""
 
-    def __init__(self, number: int, node_id: int, endpoints: Mapping[str, Endpoint]) -> None:
+    def __init__(
+        self,
+        number: int,
+        node_id: int,
+        endpoints: Mapping[str, Endpoint],
+        advertised: Mapping[str, Endpoint],
+    ) -> None:
         self.number = number
         self.node_id = node_id
         self.endpoints = endpoints
+        self.advertised = advertised
         self.process: WorkerProcess | None = None
         self.is_live = False
+        self.serves = asyncio.Event()  # set while it is live
         self.failure: OttlaError | None = None
         """What the process says of why it cannot serve."""
         self.heard_at = 0.0
@@ -107,21 +122,31 @@ class _Worker:
 
     @property
     def state(self) -> WorkerState:
-        return WorkerState(self.node_id, self.endpoints, self.is_live)
+        return WorkerState(self.node_id, self.endpoints, self.advertised, self.is_live)
 
 
 class Supervisor:
     """Several workers over one data folder, until it is stopped; used on the main thread's loop."""
 
-    def __init__(self, settings: SupervisorSettings, *, hang_seconds: float = HANG_SECONDS) -> None:
+    def __init__(
+        self,
+        settings: SupervisorSettings,
+        children: ChildProcesses,
+        *,
+        hang_seconds: float = HANG_SECONDS,
+    ) -> None:
         self._settings = settings
+        self._children = children
         self._hang_seconds = hang_seconds
         self._workers: dict[int, _Worker] = {}  # by node id
         self._stopping = asyncio.Event()
         self._numbers = itertools.count(1)
         self._questions: dict[int, tuple[_Worker, asyncio.Future[JsonValue]]] = {}
         self._watch: asyncio.Task[None] | None = None
+        self.members_changed: Callable[[], None] = lambda: None
+        """Called whenever a worker is live, or not live any more."""
         self._folder: SupervisedFolder
+        self._owners: Owners
         self._sockets: WorkerSockets
         self._commits: CatalogCommits
         self.topic_count = self.partition_count = 0
@@ -150,12 +175,12 @@ class Supervisor:
         if not os.path.exists(settings.data_dir):
             self._sockets = await bind_workers(listeners, count)
             try:
-                self._open_folder()
+                await self._open_folder()
             except BaseException:
                 self._sockets.close()
                 raise
         else:
-            self._open_folder()
+            await self._open_folder()
             try:
                 self._sockets = await bind_workers(listeners, count)
             except BaseException:
@@ -171,11 +196,27 @@ class Supervisor:
         for number in range(1, count + 1):
             node_id = self._node_id(number)
             endpoints = self._sockets.own[number].endpoints
-            self._workers[node_id] = _Worker(number, node_id, endpoints)
+            advertised = {
+                each.name: own_endpoint(each.advertised, number)
+                for each in listeners
+                if each.advertised is not None
+            }
+            self._workers[node_id] = _Worker(number, node_id, endpoints, advertised)
 
-    def _open_folder(self) -> None:
+    async def _open_folder(self) -> None:
         settings = self._settings
-        self._folder = open_supervised_folder(settings.data_dir, node_id=settings.config.node_id)
+        deadline = time.monotonic() + DYING_SECONDS
+        while True:
+            try:
+                self._folder = open_supervised_folder(
+                    settings.data_dir, node_id=settings.config.node_id
+                )
+            except InUseError:
+                if time.monotonic() >= deadline:
+                    raise
+                await asyncio.sleep(DYING_CHECK_SECONDS)
+            else:
+                return
 
     def _prepare(self) -> None:
         """What is done once, before there are workers: topics of a foreign folder, users, partitions that move."""
@@ -191,14 +232,27 @@ class Supervisor:
             now_ms = SystemClock().now_ms()
             adopt_partitions(catalog, self._folder.partitions(), now_ms, commit)
         set_passwords(catalog, self._settings.users, commit)
-        self._folder.move_partitions(self._settings.worker_count, self._owner_of)
+        count = self._settings.worker_count
+        self._owners = Owners(map(self._node_id, range(1, count + 1)))
+
+        def number_of_owner(topic: str, partition: int) -> int:
+            known = catalog.topics.get(topic)
+            assignments = () if known is None else known.assignments
+            return self._number_of(self._owners.owner_of(topic, partition, assignments))
+
+        self._folder.move_partitions(count, number_of_owner)
         self.topic_count = len(catalog.topics)
         self.partition_count = sum(each.partition_count for each in catalog.topics.values())
 
-    def _owner_of(self, topic: str, partition: int) -> int:
-        import zlib
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The node that leads a partition."""
+        found = Catalog(self._folder.catalog.entries()).topics.get(topic)
+        if found is None or not 0 <= partition < found.partition_count:
+            raise OttlaError(f"there is no partition {topic}-{partition}")
+        return self._owners.owner_of(topic, partition, found.assignments)
 
-        return (zlib.crc32(topic.encode()) + partition) % self._settings.worker_count + 1
+    def _number_of(self, node_id: int) -> int:
+        return node_id - self._settings.config.node_id + 1
 
     def _node_id(self, number: int) -> int:
         return self._settings.config.node_id + number - 1
@@ -236,7 +290,7 @@ class Supervisor:
 
     async def _run(self, worker: _Worker) -> None:
         """Keeps a worker running until the stop."""
-        pause = 0.0
+        deaths = 0  # in a row, each soon after a start
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
@@ -254,11 +308,15 @@ class Supervisor:
                     )
                 )
                 return
-            is_steady = time.monotonic() - began >= STEADY_SECONDS
-            pause = 0.0 if is_steady else min(2 * pause or FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
+            if time.monotonic() - began >= STEADY_SECONDS:
+                deaths = 0
+            pause = (
+                min(FIRST_PAUSE_SECONDS * 2 ** (deaths - 1), MAX_PAUSE_SECONDS) if deaths else 0.0
+            )
+            deaths += 1
             logger.warning(
                 "worker_ended",
-                "node %(node)d has ended, and is started again after %(seconds).1f s: %(reason)s",
+                "node %(node)d has ended, and is started again after %(seconds).2f s: %(reason)s",
                 node=worker.node_id,
                 seconds=pause,
                 reason=str(worker.failure or reason or "it was stopped"),
@@ -275,7 +333,7 @@ class Supervisor:
     async def _run_once(self, worker: _Worker) -> str:
         """One process, until it has ended; returns why it did, "" after a clean stop."""
         worker.failure = None
-        process = await start_worker_process(partial(self._take, worker))
+        process = await start_worker_process(self._children, partial(self._take, worker))
         worker.process = process
         worker.heard_at = time.monotonic()
         try:
@@ -311,18 +369,10 @@ class Supervisor:
 
     def _options_of(self, worker: _Worker) -> dict[str, str]:
         """The options of a worker: the common ones, with the id and the addresses that are its own."""
-        config = self._settings.config
-        own = {
-            "node.id": str(worker.node_id),
-            "listeners": ",".join(
-                f"{name}://{endpoint}" for name, endpoint in worker.endpoints.items()
-            ),
-        }
-        if config.advertised_listeners:
-            own["advertised.listeners"] = ",".join(
-                following_ports(config.advertised_listeners, worker.number)
-            )
-        return {**config.texts(), **own}
+        own = {"node.id": str(worker.node_id), "listeners": _listeners_text(worker.endpoints)}
+        if worker.advertised:
+            own["advertised.listeners"] = _listeners_text(worker.advertised)
+        return {**self._settings.config.texts(), **own}
 
     def _lost(self, worker: _Worker) -> None:
         """A worker's process has ended."""
@@ -333,6 +383,7 @@ class Supervisor:
                 del self._questions[number]
         if worker.is_live:
             worker.is_live = False
+            worker.serves.clear()
             self._push_members()
 
     async def _watch_workers(self) -> None:
@@ -359,6 +410,7 @@ class Supervisor:
 
     def _push_members(self) -> None:
         self._send_to_all(MembersChanged(self._states()))
+        self.members_changed()
 
     def _send_to_all(self, message: Message, besides: _Worker | None = None) -> None:
         for worker in self._workers.values():
@@ -382,8 +434,7 @@ class Supervisor:
             case Ready():
                 self._serves(worker)
             case Failed():
-                kind = ConfigError if message.is_misconfigured else OttlaError
-                worker.failure = kind(message.reason)
+                worker.failure = message.error()
             case Answered():
                 asked = self._questions.pop(message.number, None)
                 if asked is not None and not asked[1].done():
@@ -393,11 +444,17 @@ class Supervisor:
 
     def _serves(self, worker: _Worker) -> None:
         worker.is_live = True
+        worker.serves.set()
         self._commits.serves(worker.node_id)
         self._push_members()
-        if worker.has_served.done():
-            logger.info("worker_started", "node %(node)d serves again", node=worker.node_id)
-        else:
+        assert worker.process is not None
+        logger.info(
+            "worker_started",
+            "node %(node)d serves, as process %(pid)d",
+            node=worker.node_id,
+            pid=worker.process.pid,
+        )
+        if not worker.has_served.done():
             worker.has_served.set_result(None)
 
     def _connect_workers(self, worker: _Worker, message: Connect) -> None:
@@ -429,6 +486,36 @@ class Supervisor:
         return ours
 
     # -- what others ask
+
+    async def kill(self, node_id: int) -> None:
+        """Ends a worker as kill -9 does, and returns when its process has ended; it is started again at once."""
+        worker = self._worker(node_id)
+        process = worker.process
+        if process is None or not worker.is_live:
+            raise IllegalStateError(f"node {node_id} is not running")
+        process.kill("kill_node() was called")
+        await process.has_ended.wait()
+
+    async def wait_for(self, node_id: int) -> None:
+        """Returns when a worker serves."""
+        await self._worker(node_id).serves.wait()
+
+    def _worker(self, node_id: int) -> _Worker:
+        worker = self._workers.get(node_id)
+        if worker is None:
+            known = ", ".join(map(str, self._workers))
+            raise OttlaError(f"there is no node {node_id}: the nodes are {known}")
+        return worker
+
+    async def set_passwords(self, passwords: Mapping[str, str]) -> None:
+        """Gives users their passwords; every live worker knows them then."""
+        stored = self._folder.catalog
+        set_passwords(
+            Catalog(stored.entries()),
+            passwords,
+            lambda changes: self._commits.write(changes, stored.revision),
+        )
+        await self._commits.applied_by_all()
 
     async def ask(
         self, node_id: int, kind: str, question: JsonValue = None, seconds: float = ASK_SECONDS
@@ -475,10 +562,8 @@ class Supervisor:
 
     def addresses_for_clients(self, listener: ListenerSettings) -> list[Endpoint]:
         """Where clients of a listener find the workers."""
-        first = listener.advertised
-        if first is not None:
-            return [own_endpoint(first, each.number) for each in self._workers.values()]
-        return [each.endpoints[listener.name] for each in self._workers.values()]
+        name = listener.name
+        return [each.advertised.get(name, each.endpoints[name]) for each in self._workers.values()]
 
     @property
     def members(self) -> Mapping[int, WorkerState]:
@@ -489,3 +574,8 @@ class Supervisor:
         """The process that is a worker now."""
         process = self._workers[node_id].process
         return None if process is None else process.pid
+
+
+def _listeners_text(endpoints: Mapping[str, Endpoint]) -> str:
+    """As the options `listeners` and `advertised.listeners` have it."""
+    return ",".join(f"{name}://{endpoint}" for name, endpoint in endpoints.items())

@@ -12,6 +12,7 @@ from typing import Final
 
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
+from ottla.broker.members import BrokerRegistration
 from ottla.broker.peer_links.accepted_links import PEERS
 from ottla.broker.peer_links.network_peers import NetworkPeers
 from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker
@@ -19,6 +20,7 @@ from ottla.broker.workers.messages import CatalogCopy, Started
 from ottla.broker.workers.worker_catalog import WorkerCatalog
 from ottla.broker.workers.worker_channel import WorkerChannel
 from ottla.config.broker import BrokerConfig
+from ottla.core.leadership import Owners
 from ottla.storage.local import LocalStoreOptions
 from ottla.storage.local.store import open_worker_store
 
@@ -56,9 +58,11 @@ async def start_worker(
     )
     broker = None
     try:
-        cluster = Cluster(store, clock, SystemIds())
+        cluster = Cluster(store, clock, SystemIds(), Owners(channel.members))
+        cluster.deletion.finish_at_once()
         broker = RunningBroker(settings, cluster, Instruments(clock=clock), inherited=inherited)
-        _link_nodes(config.node_id, broker, channel)
+        peers = _link_nodes(config.node_id, broker, channel)
+        _follow_others(config.node_id, cluster, peers, channel)
         await broker.start_all()
     except BaseException:
         if broker is not None:
@@ -68,7 +72,36 @@ async def start_worker(
     return broker
 
 
-def _link_nodes(own_id: int, broker: RunningBroker, channel: WorkerChannel) -> None:
+def _follow_others(
+    own_id: int, cluster: Cluster, peers: NetworkPeers, channel: WorkerChannel
+) -> None:
+    """Lets the cluster know the other workers and the epochs of their partitions, and them its own."""
+    epochs = cluster.leader_epochs
+    assert epochs is not None
+
+    def register() -> None:
+        cluster.members.register(
+            BrokerRegistration(each.node_id, each.endpoints, each.advertised, each.is_live)
+            for each in channel.members.values()
+            if each.node_id != own_id
+        )
+        for each in channel.members.values():
+            if each.is_live:
+                peers.try_again(each.node_id)
+
+    def note_epochs(other: int) -> None:
+        epochs.told(other, channel.epochs[other])
+
+    register()
+    channel.members_changed = register
+    for other in channel.epochs:
+        note_epochs(other)
+    channel.epochs_changed = note_epochs
+    epochs.tell = channel.send_epochs
+    channel.send_epochs(epochs.own)
+
+
+def _link_nodes(own_id: int, broker: RunningBroker, channel: WorkerChannel) -> NetworkPeers:
     """The other workers are reached over sockets that the supervisor hands over, and reach this one likewise."""
     cluster = broker.cluster
 
@@ -83,3 +116,4 @@ def _link_nodes(own_id: int, broker: RunningBroker, channel: WorkerChannel) -> N
     channel.on_accept(PEERS, accept)
     # All workers stop together: none needs to be told of the others' end.
     channel.stopping.add_done_callback(lambda _: peers.close())
+    return peers

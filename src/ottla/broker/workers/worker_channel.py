@@ -35,7 +35,7 @@ from ottla.broker.workers.messages import (
     Stopped,
     WorkerState,
 )
-from ottla.errors import ConfigError, OttlaError
+from ottla.errors import OttlaError
 from ottla.events import EventLog
 from ottla.ports import CatalogConflictError, JsonValue, StorageError
 
@@ -169,7 +169,7 @@ class WorkerChannel:
 
     def failed(self, error: OttlaError | OSError) -> None:
         """The worker cannot serve, and ends."""
-        self._channel.send(Failed(str(error), isinstance(error, ConfigError)))
+        self._channel.send(Failed.of(error))
 
     def send_epochs(self, epochs: JsonValue) -> None:
         """Tells the other workers of the epochs of this one's store; one that starts later is told the last of them."""

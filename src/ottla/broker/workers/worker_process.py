@@ -6,29 +6,25 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
+from ottla.broker.workers.child_processes import ChildProcess, ChildProcesses
 from ottla.broker.workers.message_channel import MessageChannel
 from ottla.broker.workers.messages import Message
 
-COMMAND: Final = (sys.executable, "-P", "-m", "ottla.cli.worker")
 # Between the end of its channel and its own.
 EXIT_SECONDS: Final = 5.0
-# The folder of the package, for the process that is started.
-_SOURCES: Final = str(Path(__file__).parents[3])
 
 
 class WorkerProcess:
     """One process, from its start to its end; used on the supervisor's loop."""
 
-    def __init__(self, process: asyncio.subprocess.Process, channel: MessageChannel) -> None:
+    def __init__(self, process: ChildProcess, channel: MessageChannel) -> None:
         self._process = process
         self._channel = channel
         self._killed_because: str | None = None
+        self.has_ended = asyncio.Event()
 
     @property
     def pid(self) -> int:
@@ -40,10 +36,9 @@ class WorkerProcess:
 
     def kill(self, reason: str | None = None) -> None:
         """End it at once."""
-        if self._process.returncode is None:
+        if not self._process.ended.done():
             self._killed_because = self._killed_because or reason
-            with suppress(ProcessLookupError):
-                self._process.kill()
+            self._process.kill()
 
     def channel_ended(self, reason: str | None) -> None:
         """It cannot be told anything any more: it has ended, or it misbehaves."""
@@ -56,18 +51,18 @@ class WorkerProcess:
 
     async def ended(self) -> str:
         """Why it ended, when its locks are free; "" if it did so by itself and cleanly."""
-        code = await self._process.wait()
+        code = await self._process.ended
         self._channel.close()
+        self.has_ended.set()
         if self._killed_because is not None:
             return f"it was killed: {self._killed_because}"
         return "" if code == 0 else _ending(code)
 
 
-async def start_worker_process(take: Callable[[Message], None]) -> WorkerProcess:
-    """A new process, which waits for its first message; `take` gets what it says.
-
-    To be called on the main thread: the process ends with the thread that started it.
-    """
+async def start_worker_process(
+    children: ChildProcesses, take: Callable[[Message], None]
+) -> WorkerProcess:
+    """A new process, which waits for its first message; `take` gets what it says."""
     ours, theirs = socket.socketpair()
     found: list[WorkerProcess] = []
 
@@ -81,23 +76,13 @@ async def start_worker_process(take: Callable[[Message], None]) -> WorkerProcess
             process.channel_ended(reason)
 
     channel = MessageChannel(ours, said, channel_ended)
-    paths = [_SOURCES, *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *COMMAND,
-                str(theirs.fileno()),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=2,  # what is printed is part of the log
-                pass_fds=[theirs.fileno()],
-                # Ctrl-C reaches only the supervisor, which then stops its workers.
-                process_group=0,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            )
+            child = await children.start(theirs)
     except BaseException:
         channel.close()
         raise
-    found.append(WorkerProcess(process, channel))
+    found.append(WorkerProcess(child, channel))
     return found[0]
 
 

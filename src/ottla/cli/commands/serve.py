@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
+import os
+from typing import Any, Final
+
+import click
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.options import Choice, Flag, Option, exclusive, section
+from ottla.cli.commands.options import Choice, Flag, Option, ValueType, exclusive, section
 from ottla.cli.commands.shared_options import FILE
 from ottla.cli.commands.syntax import Command
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 DEFAULT_DATA: Final = "./ottla-data"
+
+MAX_WORKERS: Final = 128
+AUTO: Final = "auto"
 
 _LISTEN: Final = f"--listen HOST:PORT, as in --listen {DEFAULT_LISTEN}"
 _INSTEAD: Final = {
@@ -32,8 +38,34 @@ stderr.
   ottla serve
   ottla serve --listen 0.0.0.0:9092 --data /var/lib/ottla --metrics 127.0.0.1:9464
   ottla serve --config server.properties --set num.partitions=3
+  ottla serve --workers auto
   ottla serve --registry 127.0.0.1:8081 --console 127.0.0.1:8080
 """
+
+
+def _processors() -> int:
+    """Those that this process may use, where the system tells."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class WorkerCount(ValueType):
+    """A number of workers, or `auto`."""
+
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        """The number; as many as there are processors for `auto`."""
+        if value == AUTO:
+            return min(_processors(), MAX_WORKERS)
+        text = str(value)
+        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_WORKERS):
+            self.fail(f"{text!r} is no number from 1 to {MAX_WORKERS}, and not {AUTO}", param, ctx)
+        return int(text)
+
 
 COMMAND: Final = Command(
     "serve",
@@ -61,6 +93,14 @@ COMMAND: Final = Command(
                 type=FILE,
             ),
             Flag("--ephemeral", "keep everything in memory, up to ottla.ephemeral.max.bytes"),
+        ),
+        Option(
+            "--workers",
+            f"serve with so many processes, or {AUTO} for one on each processor; worker 1 listens on the port after "
+            "that of --listen, worker 2 on the next, and clients must reach them all; default: 1, a single process",
+            metavar="N",
+            type=WorkerCount(),
+            default=1,
         ),
         Option("--config", "a server.properties, of Apache Kafka too", type=FILE),
         Option(

@@ -43,6 +43,13 @@ def set_up_logging(
     return handler
 
 
+def end_logging() -> None:
+    """Undoes `set_up_logging`."""
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+
+
 def fields_of(record: logging.LogRecord) -> Mapping[str, Any]:
     """The fields of an event; other log records have none."""
     return record.args if isinstance(record.args, Mapping) else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.commands.syntax import Arguments
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 LISTED: Final = columns(name="NAME", partitions="PARTITIONS", replicas="REPLICAS")
 
 _MIN_IN_SYNC: Final = "min.insync.replicas"
+_OTTLAS_OPTIONS: Final = "ottla."
 _WITHOUT_REASSIGNMENTS: Final = (
     ErrorCode.UNSUPPORTED_VERSION,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -101,11 +103,28 @@ def describe(arguments: Arguments) -> int:
                     output.lines(lines_of(topic, arguments.only))
                 if not found:
                     say(_NOTHING[arguments.only])
+                if any((topic["replication_factor"] or 0) > 1 for topic in found):
+                    _say_what_replicas_are(admin)
             else:
                 output.data(found)
             return print_errors(errors)
 
         return repeat(arguments.watch, show)
+
+
+def _say_what_replicas_are(admin: Admin) -> None:
+    """Says that the replicas of this broker are no copies, if it is Ottla."""
+    # Older versions of Kafka, and ACLs, may keep the configs of brokers from this client.
+    with suppress(KafkaError):
+        cluster = admin.describe_cluster()
+        resource = ConfigResource.broker(cluster.nodes[0].id)
+        if any(
+            name.startswith(_OTTLAS_OPTIONS)
+            for name in admin.describe_configs([resource])[resource]
+        ):
+            say(
+                "replicas are one copy: the nodes of this broker keep their data on one machine, each partition once"
+            )
 
 
 def _wanted(admin: Admin, arguments: Arguments) -> list[str]:
