@@ -65,7 +65,7 @@ manylinux:
 
 clean:
 	rm -rf $(VENV) build dist site src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -f src/ottla/records/_*kernel.c src/ottla/records/_*kernel*.so
+	rm -f src/ottla/*/_*kernel.c src/ottla/*/_*kernel*.so
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -1,4 +1,4 @@
-"""Builds the compiled record kernels where it can; everything else is in pyproject.toml."""
+"""Builds the compiled kernels where it can; everything else is in pyproject.toml."""
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -12,7 +12,11 @@ KERNELS = [
         ],
         optional=True,
     )
-    for name in ("_kernel", "_client_kernel", "_arrow_kernel")
+    for name in ("_kernel", "_client_kernel", "_arrow_kernel", "_offset_kernel")
+]
+KERNELS += [
+    Extension(f"ottla.wire.{name}", sources=[f"src/ottla/wire/{name}.pyx"], optional=True)
+    for name in ("_produce_kernel", "_columns_kernel")
 ]
 
 
@@ -30,7 +34,7 @@ class BuildKernel(build_ext):
         except Exception as error:
             print(
                 f"ottla: {ext.name} was not built ({type(error).__name__}: {error}); "
-                "the pure Python record kernel will be used, which is slower",
+                "its pure Python twin will be used, which is slower",
                 flush=True,
             )
 

@@ -77,7 +77,7 @@ def table_row(line: Line, runs: Sequence[MeasuredRun]) -> str:
     ratios = [Series(peer, ratio_points(line, runs, peer)) for peer in COLORS]
     if named is None or not any(series.points for series in ratios):
         return ""
-    costs = [Series(OURS, cost_points(line, runs))] if not line.is_cost else []
+    costs = [Series(OURS, cost_points(line, runs))] if line.is_main_measure else []
     cells = [
         escape(line.title(named)),
         chart(ratios, len(runs), "the ratio to the other in the same run"),
@@ -94,7 +94,9 @@ def ratio_points(line: Line, runs: Sequence[MeasuredRun], peer: str) -> list[Poi
         if row is None or not ratio or ratio <= 0:
             continue
         rounds = row.ratio(peer, line.other)
-        figure = rounds if rounds is not None and not line.is_cost else Figure(ratio, ratio, ratio)
+        figure = (
+            rounds if rounds is not None and line.is_main_measure else Figure(ratio, ratio, ratio)
+        )
         points.append(Point(position, figure, f"{run.commit}, {peer}: {ratio:.2f}"))
     return points
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.core.client_batches import NOW_MS, client_batch, header_of, marker_batch
 
 from ottla.config.topic import TopicConfig
-from ottla.core.append import NO_TIMESTAMP, Prepared, prepare
+from ottla.core.append import NO_TIMESTAMP, Prepared, check_plain, plain_limits, prepare
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.records.batch import (
@@ -292,3 +292,78 @@ def test_flags_of_a_transaction_survive_recompression() -> None:
         flags=BatchFlag.TRANSACTIONAL,
     )
     assert prepared(data, config(compression_type="zstd")).header.is_transactional
+
+
+# Plain batches.
+
+
+@given(
+    count=st.integers(1, 3),
+    offsets=st.sampled_from([0, 1]),
+    times=st.lists(st.sampled_from([NOW_MS, NOW_MS - 5000, 0, -1]), min_size=3, max_size=3),
+    key=st.sampled_from([b"key", None]),
+    codec=st.sampled_from([Codec.NONE, Codec.NONE, Codec.SNAPPY]),
+    producer=st.sampled_from([(-1, -1, -1), (7, 0, 0), (7, -1, 0), (7, 0, -1)]),
+    flags=st.sampled_from([*BatchFlag]),
+    kind=st.sampled_from(TimestampType),
+    place=st.none() | st.tuples(st.integers(0, 90), st.integers(0, 255), st.booleans()),
+    topic=st.sampled_from(
+        [
+            PLAIN,
+            config(cleanup_policy=("compact",)),
+            config(compression_type="uncompressed"),
+            config(compression_type="zstd"),
+            config(message_timestamp_type="LogAppendTime"),
+            config(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000),
+            config(max_message_bytes=80),
+            config(segment_bytes=80),
+        ]
+    ),
+)
+def test_a_plain_batch_would_be_prepared_as_it_is(
+    count: int,
+    offsets: int,
+    times: list[int],
+    key: bytes | None,
+    codec: Codec,
+    producer: tuple[int, int, int],
+    flags: BatchFlag,
+    kind: TimestampType,
+    place: tuple[int, int, bool] | None,
+    topic: TopicConfig,
+) -> None:
+    records = [Record(n + n * offsets, times[n], key, b"value") for n in range(count)]
+    data = bytearray(
+        build_batch(
+            records,
+            codec=codec,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=producer[2],
+            flags=flags,
+            timestamp_type=kind,
+        )
+    )
+    if place is not None:
+        at, byte, renews = place
+        data[at % len(data)] = byte
+        if renews:
+            data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    sent = bytes(data)
+    limits = plain_limits(topic)
+    header = None if limits is None else check_plain(sent, limits, NOW_MS)
+    made = prepare(sent, topic, NOW_MS, VERSION)
+    if header is not None:
+        assert made == Prepared(sent, header, NO_TIMESTAMP)
+        assert made.data is sent
+
+
+@pytest.mark.parametrize("count", [1, 100])
+@pytest.mark.parametrize(
+    "producer", [{}, {"producer_id": 3, "producer_epoch": 0, "first_sequence": 0}]
+)
+def test_the_batches_of_most_clients_are_plain(count: int, producer: dict[str, Any]) -> None:
+    limits = plain_limits(PLAIN)
+    assert limits is not None
+    data = client_batch(count, **producer)
+    assert check_plain(data, limits, NOW_MS) == header_of(data)

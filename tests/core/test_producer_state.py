@@ -20,6 +20,7 @@ from ottla.core.producer_state import (
     ProducerBatch,
     ProducerStates,
     Verification,
+    continues,
     sequence_after,
     sequence_before,
 )
@@ -355,3 +356,73 @@ def test_a_right_checksum_does_not_make_up_for_a_wrong_count() -> None:
     data = struct.pack(">hI", 1, google_crc32c.value(body)) + body
     with pytest.raises(CorruptSnapshotError):
         ProducerStates.from_snapshot(data)
+
+
+@given(
+    earlier=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 5), st.booleans(), st.booleans()), max_size=8
+    ),
+    first=st.integers(0, 12) | st.just(MAX_SEQUENCE),
+    counts=st.lists(st.integers(1, 4), min_size=2, max_size=6),
+    epoch=st.integers(0, 3),
+    transactional=st.booleans(),
+)
+def test_a_batch_that_continues_an_accepted_one_is_accepted(
+    earlier: list[tuple[int, int, bool, bool]],
+    first: int,
+    counts: list[int],
+    epoch: int,
+    transactional: bool,
+) -> None:
+    """Whatever the producer has done: such batches are decided about before those in front of them are applied."""
+    log = Log()
+    for written_epoch, count, is_transactional, ends in earlier:
+        known = log.states.get(PID)
+        following = 0
+        if known is not None and known.epoch == written_epoch:
+            following = sequence_after(known.last_sequence, 1)
+        made = batch(following, count, epoch=written_epoch, transactional=is_transactional)
+        if log.verify_and_decide(made) is APPEND:
+            log.states.apply_batch(made, log.end_offset, log.end_offset + count - 1, 1000)
+            log.end_offset += count
+        if ends:
+            log.states.apply_marker(PID, written_epoch, 0, False, log.end_offset, 1000)
+            log.end_offset += 1
+    known = log.states.get(PID)
+    if known is not None and known.epoch == epoch and first < 6:
+        first = sequence_after(known.last_sequence, 1)
+    previous = batch(first, counts[0], epoch=epoch, transactional=transactional)
+    if log.states.decide(previous) is not APPEND:
+        return
+    for count in counts[1:]:
+        log.states.apply_batch(
+            previous,
+            log.end_offset,
+            log.end_offset + previous.last_sequence - previous.first_sequence,
+            1000,
+        )
+        log.end_offset += 10
+        subsequent = batch(
+            sequence_after(previous.last_sequence, 1),
+            count,
+            epoch=epoch,
+            transactional=transactional,
+        )
+        assert continues(previous, subsequent)
+        assert log.states.decide(subsequent) is APPEND
+        previous = subsequent
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        batch(4),
+        batch(6),
+        batch(5, epoch=1),
+        batch(5, transactional=True),
+        batch(5)._replace(producer_id=PID + 1),
+    ],
+)
+def test_what_does_not_continue_a_batch(other: ProducerBatch) -> None:
+    assert continues(batch(3, 2), batch(5, 3))
+    assert not continues(batch(3, 2), other)

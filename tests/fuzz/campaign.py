@@ -1,10 +1,11 @@
 """The long runs, which `make campaign` starts; a failure prints the command that repeats it.
 
 CAMPAIGN_SEED       the seed; random, and printed, unless given
-CAMPAIGN_PARTS      which parts to run: examples,wire,logins,handshakes,batches,disk,torn,sim,scale,groups,faults,spark,
-                    kafka,packaging,history,hostile
+CAMPAIGN_PARTS      which parts to run: examples,wire,plain,logins,handshakes,batches,disk,torn,sim,scale,groups,faults,
+                    spark,kafka,packaging,history,hostile
 CAMPAIGN_ROUNDS     rounds of all tests that Hypothesis makes examples for (10), each with examples that no other has
 CAMPAIGN_FRAMES     mutated frames (1,000,000)
+CAMPAIGN_RECEIVES   receives of Produce frames by two brokers that must not differ (500,000)
 CAMPAIGN_LOGINS     mutated logins (50,000)
 CAMPAIGN_HANDSHAKES  mutated handshakes of TLS (5,000)
 CAMPAIGN_BATCHES    mutated record batches (200,000)
@@ -34,6 +35,7 @@ from tests.fuzz.batches import run_batches
 from tests.fuzz.disk import run_disk
 from tests.fuzz.handshakes import run_handshakes
 from tests.fuzz.logins import run_logins
+from tests.fuzz.plain import run_plain
 from tests.fuzz.torn import TEARS, run_torn
 from tests.fuzz.wire import run_wire
 from tests.history.round import SETTINGS
@@ -49,6 +51,8 @@ from ottla.records.compression import Codec
 CHECK_EVERY = 10_000
 # A restart now and then tries what mutated frames left in the catalog.
 FRAMES_PER_BROKER = 250_000
+RECEIVES_PER_BROKER = 20_000
+RECEIVES_PER_CHECK = 2_000
 
 
 def number(name: str, default: int) -> int:
@@ -81,6 +85,17 @@ def wire(folder: Path, seed: int) -> str:
         left -= tally.frames
         run += 1
     return f"{len(results)} brokers, {number('CAMPAIGN_FRAMES', 1_000_000) - left} frames"
+
+
+def plain(folder: Path, seed: int) -> str:
+    left, results, run = number("CAMPAIGN_RECEIVES", 500_000), [], 0
+    while left > 0:
+        count = min(left, RECEIVES_PER_BROKER)
+        (folder / str(run)).mkdir()
+        results.append(f"{run_plain(folder / str(run), seed + run, count, RECEIVES_PER_CHECK)}")
+        print(f"  seed {seed + run}: {results[-1]}", flush=True)
+        left, run = left - count, run + 1
+    return f"{run} pairs of brokers, the last: {results[-1]}"
 
 
 def logins(folder: Path, seed: int) -> str:
@@ -179,6 +194,7 @@ def hostile(folder: Path, seed: int) -> str:
 PARTS: dict[str, Callable[[Path, int], str]] = {
     "examples": examples,
     "wire": wire,
+    "plain": plain,
     "logins": logins,
     "handshakes": handshakes,
     "batches": batches,

@@ -9,6 +9,7 @@ from tests.fuzz.batches import run_batches
 from tests.fuzz.disk import run_disk
 from tests.fuzz.handshakes import run_handshakes
 from tests.fuzz.logins import run_logins
+from tests.fuzz.plain import run_plain
 from tests.fuzz.torn import TEARS, run_torn
 from tests.fuzz.wire import run_wire
 
@@ -26,6 +27,14 @@ def test_mutated_frames_cost_no_more_than_their_connection(tmp_path: Path) -> No
     # Frames that got past the decoder, of every API and version.
     assert tally.answers > 1_000
     assert {key for key, _ in tally.versions} == set(SERVED)
+
+
+def test_requests_answered_together_are_answered_as_one_by_one(tmp_path: Path) -> None:
+    tally = run_plain(tmp_path, SEED, receives=800)
+    print(tally)
+    assert tally.receives == 800
+    assert tally.batches > 500
+    assert tally.closed > 10
 
 
 def test_mutated_logins_get_nobody_in(tmp_path: Path) -> None:

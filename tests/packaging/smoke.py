@@ -14,14 +14,20 @@ import tempfile
 import ottla
 
 SECONDS = 60
-KERNELS = ("_kernel", "_client_kernel")
+KERNELS = (
+    "records._kernel",
+    "records._client_kernel",
+    "records._offset_kernel",
+    "wire._columns_kernel",
+    "wire._produce_kernel",
+)
 
 
 def check_what_runs() -> None:
     """The package of this environment, not a source tree, and with compiled kernels."""
     assert ottla.__file__.startswith(sys.prefix), ottla.__file__
     for name in KERNELS:
-        kernel = importlib.import_module(f"ottla.records.{name}")
+        kernel = importlib.import_module(f"ottla.{name}")
         assert str(kernel.__file__).endswith((".so", ".pyd")), kernel.__file__
 
 

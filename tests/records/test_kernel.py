@@ -13,6 +13,17 @@ from hypothesis import strategies as st
 from tests.records.record_values import BASE_OFFSET, BASE_TIMESTAMP, record_lists
 
 from ottla.records import _kernel_py
+from ottla.records.batch import (
+    BatchFlag,
+    BatchHeader,
+    TimestampType,
+    build_batch,
+    crc_matches,
+    read_header,
+    split_batches,
+)
+from ottla.records.compression import Codec
+from ottla.records.crc import crc32c
 from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import Record, Scan
 
@@ -411,3 +422,105 @@ def test_the_environment_forces_the_pure_kernel(pure: str, compiled: bool) -> No
     ).stdout.split()
     module = "ottla.records._kernel" if compiled else "ottla.records._kernel_py"
     assert answer == [str(compiled), module]
+
+
+# Batches that a log takes as they are.
+
+FREE = (2**31, -(2**63), 2**63 - 1, False)  # no limits
+
+
+@st.composite
+def sent_batches(draw: st.DrawFn) -> bytes:
+    """Batches as producers send them, mostly; the checksum is right."""
+    base_timestamp = draw(st.sampled_from([BASE_TIMESTAMP, 0, -1]))
+    records = [
+        Record(index, base_timestamp + draw(st.integers(0, 50)), draw(keys), b"value")
+        for index in range(draw(st.integers(1, 4)))
+    ]
+    producer_id = draw(st.sampled_from([-1, -1, 0, 7]))
+    flags = draw(st.sampled_from([*BatchFlag, BatchFlag.NONE, BatchFlag.NONE]))
+    batch = build_batch(
+        records,
+        codec=draw(st.sampled_from([Codec.NONE, Codec.NONE, Codec.GZIP])),
+        producer_id=producer_id,
+        producer_epoch=draw(st.sampled_from([-1, 0, 3])),
+        base_sequence=draw(st.sampled_from([-1, 0, 2**31 - 1])),
+        flags=flags,
+        timestamp_type=draw(st.sampled_from(TimestampType)),
+    )
+    return batch
+
+
+keys = st.none() | st.just(b"key")
+
+
+@compiled_needed
+@given(
+    batch=sent_batches(),
+    place=st.none() | st.tuples(st.integers(0, 200), st.integers(0, 255)),
+    renews_crc=st.booleans(),
+    limits=st.tuples(
+        st.sampled_from([2**31, 100, 61]),
+        st.sampled_from([-(2**63), 0, BASE_TIMESTAMP]),
+        st.sampled_from([2**63 - 1, BASE_TIMESTAMP + 10]),
+        st.booleans(),
+    ),
+)
+@settings(max_examples=600)
+def test_both_kernels_find_the_same_plain_batches(
+    batch: bytes, place: tuple[int, int] | None, renews_crc: bool, limits: Any
+) -> None:
+    data = bytearray(batch)
+    if place is not None:
+        data[place[0] % len(data)] = place[1]
+    if renews_crc:
+        data[17:21] = crc32c(memoryview(bytes(data))[21:]).to_bytes(4, "big")
+    assert COMPILED is not None
+    for view in (memoryview(data), memoryview(data)[:-1]):
+        ours = COMPILED.plain_header(BatchHeader, view, *limits)
+        assert ours == _kernel_py.plain_header(BatchHeader, view, *limits)
+        assert ours is None or (type(ours) is BatchHeader and ours == read_header(view, 0))
+
+
+@both_kernels
+def test_a_producers_batch_is_plain(kernel: Any) -> None:
+    batch = build_batch(
+        [Record(0, BASE_TIMESTAMP, None, b"v"), Record(1, BASE_TIMESTAMP, b"k", b"v")]
+    )
+    assert kernel.plain_header(BatchHeader, batch, *FREE) == read_header(batch, 0)
+    assert kernel.plain_header(BatchHeader, batch, len(batch), *FREE[1:]) is not None
+    assert kernel.plain_header(BatchHeader, batch, len(batch) - 1, *FREE[1:]) is None
+    assert kernel.plain_header(BatchHeader, batch, *FREE[:3], True) is None
+    for earliest_ms, latest_ms, is_plain in (
+        (BASE_TIMESTAMP, BASE_TIMESTAMP, True),
+        (BASE_TIMESTAMP + 1, BASE_TIMESTAMP + 9, False),
+        (0, BASE_TIMESTAMP - 1, False),
+    ):
+        found = kernel.plain_header(BatchHeader, batch, FREE[0], earliest_ms, latest_ms, False)
+        assert (found is not None) == is_plain
+
+
+@both_kernels
+def test_joined_batches_follow_each_other(kernel: Any) -> None:
+    batches = [build_batch([Record(index, 5, b"k", b"v") for index in range(n)]) for n in (1, 3, 2)]
+    headers = [read_header(batch, 0) for batch in batches]
+    data, extents = kernel.join_batches(tuple, batches, headers, 2**40, 9)
+    assert extents == [
+        (2**40, 2**40, 5, len(batches[0])),
+        (2**40 + 1, 2**40 + 3, 5, len(batches[1])),
+        (2**40 + 4, 2**40 + 5, 5, len(batches[2])),
+    ]
+    found = split_batches(data)
+    assert [header.base_offset for _, header in found] == [2**40, 2**40 + 1, 2**40 + 4]
+    assert {header.partition_leader_epoch for _, header in found} == {9}
+    assert all(crc_matches(data, position, header) for position, header in found)
+
+
+@both_kernels
+def test_only_whole_headers_are_joined(kernel: Any) -> None:
+    batch = build_batch([Record(0, 5, b"k", b"v")])
+    header = read_header(batch, 0)
+    with pytest.raises(ValueError, match="without a header"):
+        kernel.join_batches(tuple, [batch[:60]], [header], 0, 0)
+    with pytest.raises(ValueError, match="for each batch"):
+        kernel.join_batches(tuple, [batch], [], 0, 0)

@@ -144,6 +144,11 @@ class Members:
         return next(iter(self.present), NO_LEADER)
 
     @property
+    def are_all_here(self) -> bool:
+        """Whether this process has all nodes."""
+        return not self._elsewhere
+
+    @property
     def present(self) -> list[int]:
         """The nodes to which clients are sent, by rising id."""
         if not self._elsewhere:

@@ -17,7 +17,7 @@ from ottla.records import batch as batches
 from ottla.records.batch import BatchFlag, BatchHeader, TimestampType
 from ottla.records.compression import Codec
 from ottla.records.errors import CorruptRecordsError, TooLargeError, UnsupportedMagicError
-from ottla.records.kernel import decode_records, scan_records
+from ottla.records.kernel import decode_records, plain_header, scan_records
 from ottla.records.record import INT64_MAX, INT64_MIN, Record, Scan
 
 Buffer = bytes | bytearray | memoryview
@@ -65,6 +65,44 @@ class Effort(NamedTuple):
 # On the event loop, and on a thread.
 AT_ONCE = Effort(SCANNED_AT_ONCE_BYTES, REWRITTEN_AT_ONCE_BYTES)
 ALL = Effort(INT64_MAX, INT64_MAX)
+
+
+class PlainLimits(NamedTuple):
+    """What a topic's options ask of a batch that is appended as it is."""
+
+    most_bytes: int
+    before_max_ms: int
+    after_max_ms: int
+    needs_keys: bool
+
+
+def plain_limits(config: TopicConfig) -> PlainLimits | None:
+    """The limits of a topic; None if its options have every batch rewritten, or most of them."""
+    if config.compression_type not in ("producer", "uncompressed"):
+        return None
+    if config.message_timestamp_type == "LogAppendTime":
+        return None
+    return PlainLimits(
+        min(config.max_message_bytes, config.segment_bytes),
+        config.message_timestamp_before_max_ms,
+        config.message_timestamp_after_max_ms,
+        "compact" in config.cleanup_policy,
+    )
+
+
+def check_plain(records: Buffer, limits: PlainLimits, now_ms: int) -> BatchHeader | None:
+    """The header of a batch that `prepare` would return as it is; None if that takes a closer look.
+
+    Most batches of clients that do not compress are such. The kernel finds them by one pass over their bytes.
+    """
+    return plain_header(
+        BatchHeader,
+        records,
+        limits.most_bytes,
+        max(INT64_MIN, now_ms - limits.before_max_ms),
+        min(INT64_MAX, now_ms + limits.after_max_ms),
+        limits.needs_keys,
+    )
 
 
 def prepare(

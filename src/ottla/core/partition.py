@@ -70,13 +70,13 @@ class Partition:
         """Decides about a client's batch; the first one of a transaction needs a confirmed `verification`."""
         if header.producer_id <= NO_PRODUCER_ID:
             return APPEND
-        return self.producers.decide(_producer_batch(header), verification)
+        return self.producers.decide(producer_batch(header), verification)
 
     def verification_for(
         self, header: BatchHeader, version: int
     ) -> Verification | VerificationNotNeeded | Refused:
         """The verification that the append of a transactional batch needs; none if it repeats an earlier one."""
-        batch = _producer_batch(header)
+        batch = producer_batch(header)
         if isinstance(self.producers.decide(batch), AlreadyAppended):
             return VERIFICATION_NOT_NEEDED
         return self.producers.verification_for(batch, version)
@@ -104,7 +104,7 @@ class Partition:
         if header.producer_id <= NO_PRODUCER_ID:
             return None
         if not header.is_control:
-            self.producers.apply_batch(_producer_batch(header), base_offset, last_offset, now_ms)
+            self.producers.apply_batch(producer_batch(header), base_offset, last_offset, now_ms)
             return None
         records = read_batch(data, 0)
         # Compaction leaves an empty control batch where it has removed the whole transaction.
@@ -158,7 +158,8 @@ class Partition:
         return Bounds(self.start_offset, end_offset, self.high_watermark, stable)
 
 
-def _producer_batch(header: BatchHeader) -> ProducerBatch:
+def producer_batch(header: BatchHeader) -> ProducerBatch:
+    """What a batch says of its producer."""
     return ProducerBatch(
         header.producer_id,
         header.producer_epoch,

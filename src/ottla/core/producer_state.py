@@ -160,6 +160,20 @@ def sequence_before(sequence: int, count: int) -> int:
     return (sequence - count) & MAX_SEQUENCE
 
 
+def continues(previous: ProducerBatch, batch: ProducerBatch) -> bool:
+    """Whether a batch is its producer's next one: then it may be appended whenever the previous one may.
+
+    It repeats none of the producer's recent batches, since six batches have fewer than 2³¹ records; its sequence is the
+    one that is expected; and its transaction is open, if it has one.
+    """
+    return (
+        batch.producer_id == previous.producer_id
+        and batch.producer_epoch == previous.producer_epoch
+        and batch.is_transactional == previous.is_transactional
+        and batch.first_sequence == sequence_after(previous.last_sequence, 1)
+    )
+
+
 def _belongs_to_ended_transaction(producer: ProducerEntry, logged: LoggedBatch) -> bool:
     """Whether a transactional batch belongs to a transaction that has ended."""
     first_offset = producer.transaction_first_offset
@@ -345,7 +359,6 @@ class ProducerStates:
         now_ms: int,
     ) -> EndedTransaction | None:
         """Ends the producer's open transaction, if there is one."""
-        self._verifications.pop(producer_id, None)
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._producers[producer_id] = ProducerEntry(producer_id)
@@ -362,6 +375,19 @@ class ProducerStates:
         producer.transaction_first_offset = NO_OFFSET
         del self._open[first_offset]
         return EndedTransaction(producer_id, first_offset, offset, is_abort)
+
+    def end_verifications(self, producer_id: int, epoch: int, version: int) -> None:
+        """Forgets what was asked for the transaction that a new marker ends.
+
+        A marker of version 2 has an epoch that this transaction did not have: a batch with it begins the next one. Its
+        leader may have asked before the marker came, and may be answered after the coordinator has heard of the marker.
+        """
+        epochs = self._verifications.get(producer_id, {})
+        for asked in list(epochs):
+            if asked < epoch or version < EPOCH_PER_TRANSACTION:
+                del epochs[asked]
+        if not epochs:
+            self._verifications.pop(producer_id, None)
 
     def close_below(self, offset: int) -> list[OpenTransaction]:
         """Ends the transactions that began below an offset, without a marker, and returns them."""

@@ -33,25 +33,35 @@ cdef extern from *:
         return record;
     }
 
-    /* The same for a batch's header: thirteen numbers. */
+    /* The same for tuples of numbers: those of a batch's header, and the place of a batch in a log. */
+    static PyObject *ottla_new_numbers(PyObject *type, const int64_t *fields, int count) {
+        PyObject *tuple = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, count);
+        if (tuple == NULL) return NULL;
+    #if PY_VERSION_HEX >= 0x030E0000
+        ((PyTupleObject *)tuple)->ob_hash = -1;
+    #endif
+        for (int index = 0; index < count; index++) {
+            PyObject *number = PyLong_FromLongLong(fields[index]);
+            if (number == NULL) { Py_DECREF(tuple); return NULL; }
+            PyTuple_SET_ITEM(tuple, index, number);
+        }
+        PyObject_GC_UnTrack(tuple);
+        return tuple;
+    }
+
+    static PyObject *ottla_new_extent(PyObject *type, int64_t a, int64_t b, int64_t c, int64_t d) {
+        int64_t fields[4] = {a, b, c, d};
+        return ottla_new_numbers(type, fields, 4);
+    }
+
     static PyObject *ottla_new_header(PyObject *type, int64_t a, int64_t b, int64_t c, int64_t d,
                                       int64_t e, int64_t f, int64_t g, int64_t h, int64_t i,
                                       int64_t j, int64_t k, int64_t l, int64_t m) {
         int64_t fields[13] = {a, b, c, d, e, f, g, h, i, j, k, l, m};
-        PyObject *header = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 13);
-        if (header == NULL) return NULL;
-    #if PY_VERSION_HEX >= 0x030E0000
-        ((PyTupleObject *)header)->ob_hash = -1;
-    #endif
-        for (int index = 0; index < 13; index++) {
-            PyObject *number = PyLong_FromLongLong(fields[index]);
-            if (number == NULL) { Py_DECREF(header); return NULL; }
-            PyTuple_SET_ITEM(header, index, number);
-        }
-        PyObject_GC_UnTrack(header);
-        return header;
+        return ottla_new_numbers(type, fields, 13);
     }
     """
+    object ottla_new_extent(object type, int64_t a, int64_t b, int64_t c, int64_t d)
     object ottla_new_header(
         object type, int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, int64_t f, int64_t g,
         int64_t h, int64_t i, int64_t j, int64_t k, int64_t l, int64_t m
@@ -223,6 +233,10 @@ def crc32c_software(data, uint32_t start=0):
     PyBuffer_Release(&view)
     return crc
 
+
+cdef extern from "Python.h":
+    object PyByteArray_FromStringAndSize(const char *text, Py_ssize_t size)
+    char *PyByteArray_AS_STRING(object array)
 
 cdef object RECORD = Record
 cdef object SCAN = Scan
@@ -509,6 +523,25 @@ cdef inline int64_t big_endian(const uint8_t *at, int size_bytes) noexcept nogil
     return <int64_t> number
 
 
+cdef object header_of(header_class, const uint8_t *at):
+    return ottla_new_header(
+        header_class,
+        big_endian(at, 8),
+        big_endian(at + 8, 4),
+        big_endian(at + 12, 4),
+        <int8_t> at[16],
+        <uint32_t> big_endian(at + 17, 4),
+        big_endian(at + 21, 2),
+        big_endian(at + 23, 4),
+        big_endian(at + 27, 8),
+        big_endian(at + 35, 8),
+        big_endian(at + 43, 8),
+        big_endian(at + 51, 2),
+        big_endian(at + 53, 4),
+        big_endian(at + 57, 4),
+    )
+
+
 def inspect_batch(header_class, batch):
     """As batch.inspect: the header, whether the checksum is right, and the result of a scan.
 
@@ -528,27 +561,130 @@ def inspect_batch(header_class, batch):
         at = <const uint8_t *> view.buf
         crc = <uint32_t> big_endian(at + 17, 4)
         matches = ottla_crc32c(0, at + 21, view.len - 21) == crc
-        header = ottla_new_header(
-            header_class,
-            big_endian(at, 8),
-            big_endian(at + 8, 4),
-            big_endian(at + 12, 4),
-            <int8_t> at[16],
-            crc,
-            big_endian(at + 21, 2),
-            big_endian(at + 23, 4),
-            big_endian(at + 27, 8),
-            big_endian(at + 35, 8),
-            big_endian(at + 43, 8),
-            big_endian(at + 51, 2),
-            big_endian(at + 53, 4),
-            big_endian(at + 57, 4),
-        )
+        header = header_of(header_class, at)
         if matches and at[22] & 7 == 0:
             found = scan(at + 61, view.len - 61, big_endian(at + 57, 4))
         return header, matches, found
     finally:
         PyBuffer_Release(&view)
+
+
+# Times beyond it are left to code whose numbers do not overflow.
+cdef int64_t LATEST_PLAIN_MS = <int64_t> 1 << 61
+
+
+cdef bint is_plain(
+    const uint8_t *at, Py_ssize_t size_bytes, int64_t earliest_ms, int64_t latest_ms, bint needs_keys
+) noexcept nogil:
+    cdef int64_t record_count = big_endian(at + 57, 4)
+    cdef int64_t base_timestamp = big_endian(at + 27, 8)
+    cdef int64_t producer_id = big_endian(at + 43, 8)
+    cdef int64_t attributes = big_endian(at + 21, 2)
+    cdef Sums sums
+    if (
+        at[16] != 2
+        or big_endian(at, 8) != 0
+        or big_endian(at + 8, 4) != size_bytes - 12
+        or attributes & ~0x10
+        or record_count <= 0
+        # Each has at least this many bytes.
+        or record_count > (size_bytes - 61) // RECORD_BYTES
+        or big_endian(at + 23, 4) != record_count - 1
+    ):
+        return False
+    if producer_id >= 0:
+        if big_endian(at + 51, 2) < 0 or big_endian(at + 53, 4) < 0:
+            return False
+    elif attributes:
+        return False
+    if ottla_crc32c(0, at + 21, size_bytes - 21) != <uint32_t> big_endian(at + 17, 4):
+        return False
+    if sum_up(at + 61, size_bytes - 61, record_count, &sums) or sums.is_rest:
+        return False
+    return (
+        sums.consecutive
+        and not (needs_keys and sums.null_key_count)
+        and -LATEST_PLAIN_MS < base_timestamp < LATEST_PLAIN_MS
+        and -LATEST_PLAIN_MS < sums.least
+        and sums.most < LATEST_PLAIN_MS
+        and earliest_ms <= base_timestamp + sums.least
+        and base_timestamp + sums.most <= latest_ms
+        and base_timestamp + sums.most == big_endian(at + 35, 8)
+    )
+
+
+def plain_header(
+    header_class, batch, Py_ssize_t most_bytes, int64_t earliest_ms, int64_t latest_ms, bint needs_keys
+):
+    """The header of a batch that a log takes as its producer has sent it; None for every other.
+
+    One whole batch of right checksum with well formed, consecutive and not compressed records, whose times are in
+    order and within the bounds.
+    """
+    cdef Py_buffer view
+    cdef const uint8_t *at
+    cdef bint plain
+    PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+    try:
+        if not 61 <= view.len <= most_bytes:
+            return None
+        at = <const uint8_t *> view.buf
+        if view.len < LONG_BYTES:
+            plain = is_plain(at, view.len, earliest_ms, latest_ms, needs_keys)
+        else:
+            with nogil:
+                plain = is_plain(at, view.len, earliest_ms, latest_ms, needs_keys)
+        return header_of(header_class, at) if plain else None
+    finally:
+        PyBuffer_Release(&view)
+
+
+# ---------------------------------------------------------------- joining
+
+def join_batches(extent_class, list batches, list headers, int64_t base_offset, int64_t leader_epoch):
+    """Batches back to back with the offsets that follow `base_offset`, and the extent of each."""
+    cdef Py_ssize_t size_bytes = 0
+    cdef Py_ssize_t index
+    cdef Py_ssize_t count = len(batches)
+    cdef int64_t last_offset
+    cdef Py_buffer view
+    cdef uint8_t *at
+    cdef uint8_t *end
+    cdef object header
+    cdef list extents = []
+    if count != len(headers):
+        raise ValueError("a header for each batch is needed")
+    for index in range(count):
+        size_bytes += len(batches[index])
+    joined = PyByteArray_FromStringAndSize(NULL, size_bytes)
+    at = <uint8_t *> PyByteArray_AS_STRING(joined)
+    end = at + size_bytes
+    for index in range(count):
+        header = headers[index]
+        PyObject_GetBuffer(batches[index], &view, PyBUF_SIMPLE)
+        try:
+            if view.len < 61 or view.len > end - at:
+                raise ValueError("a batch without a header")
+            memcpy(at, view.buf, view.len)
+            put_big_endian(at, base_offset, 8)
+            put_big_endian(at + 12, leader_epoch, 4)
+            last_offset = base_offset + <int64_t> header[6]
+            extents.append(
+                ottla_new_extent(extent_class, base_offset, last_offset, header[8], view.len)
+            )
+            at += view.len
+        finally:
+            PyBuffer_Release(&view)
+        base_offset = last_offset + 1
+    return joined, extents
+
+
+cdef inline void put_big_endian(uint8_t *at, int64_t value, int size_bytes) noexcept nogil:
+    cdef uint64_t rest = <uint64_t> value
+    cdef int index
+    for index in range(size_bytes - 1, -1, -1):
+        at[index] = rest & 0xFF
+        rest >>= 8
 
 
 # ---------------------------------------------------------------- writing

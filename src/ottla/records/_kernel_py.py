@@ -29,6 +29,16 @@ _ATTRIBUTES_FIELD: Final = 5
 _CRC_FROM: Final = 21
 _CODEC_MASK: Final = 0x07
 _Header = TypeVar("_Header", bound=tuple[int, ...])
+_Extent = TypeVar("_Extent", bound=tuple[int, ...])
+_BASE_OFFSET: Final = struct.Struct(">q")
+_LEADER_EPOCH: Final = struct.Struct(">i")
+_MAGIC: Final = 2
+_LENGTH_FROM: Final = 12  # the length counts the bytes from here on
+_TRANSACTIONAL: Final = 0x10
+_LAST_OFFSET_DELTA_FIELD: Final = 6
+_MAX_TIMESTAMP_FIELD: Final = 8
+# Times beyond it are left to code whose numbers do not overflow.
+_LATEST_PLAIN_MS: Final = 1 << 61
 
 _VARINT_BYTES: Final = 5
 _VARLONG_BYTES: Final = 10
@@ -374,6 +384,84 @@ def inspect_batch(header_class: type[_Header], batch: Buffer) -> tuple[_Header, 
     if matches and not fields[_ATTRIBUTES_FIELD] & _CODEC_MASK:
         found = scan_records(view[_BATCH_HEADER.size :], fields[-1])
     return tuple.__new__(header_class, fields), matches, found
+
+
+def plain_header(
+    header_class: type[_Header],
+    batch: Buffer,
+    most_bytes: int,
+    earliest_ms: int,
+    latest_ms: int,
+    needs_keys: bool,
+) -> _Header | None:
+    """The header of a batch that a log takes as its producer has sent it; None for every other.
+
+    One whole batch of right checksum with well formed, consecutive and not compressed records, whose times are in
+    order and within the bounds.
+    """
+    for bound in (most_bytes, earliest_ms, latest_ms):
+        _check_int64(bound)
+    size_bytes = len(batch)
+    if not _BATCH_HEADER.size <= size_bytes <= most_bytes:
+        return None
+    fields = _BATCH_HEADER.unpack_from(batch)
+    base_offset, length, _, magic, _, attributes, last_offset_delta, base_timestamp = fields[:8]
+    max_timestamp, producer_id, producer_epoch, base_sequence, record_count = fields[8:]
+    if (
+        magic != _MAGIC
+        or base_offset != 0
+        or length != size_bytes - _LENGTH_FROM
+        or attributes & ~_TRANSACTIONAL
+        or not 0 < record_count <= (size_bytes - _BATCH_HEADER.size) // MIN_RECORD_BYTES
+        or last_offset_delta != record_count - 1
+        or (attributes if producer_id < 0 else producer_epoch < 0 or base_sequence < 0)
+    ):
+        return None
+    try:
+        header, crc_matches, scan = inspect_batch(header_class, batch)
+    except CorruptRecordsError:
+        return None
+    if not crc_matches or scan is None:
+        return None
+    lowest_ms = base_timestamp + scan.min_timestamp_delta
+    highest_ms = base_timestamp + scan.max_timestamp_delta
+    is_plain = (
+        scan.offsets_consecutive
+        and not (needs_keys and scan.null_key_count)
+        and abs(base_timestamp) < _LATEST_PLAIN_MS
+        and scan.min_timestamp_delta > -_LATEST_PLAIN_MS
+        and scan.max_timestamp_delta < _LATEST_PLAIN_MS
+        and earliest_ms <= lowest_ms
+        and highest_ms <= latest_ms
+        and highest_ms == max_timestamp
+    )
+    return header if is_plain else None
+
+
+def join_batches(
+    extent_class: type[_Extent],
+    batches: Sequence[Buffer],
+    headers: Sequence[tuple[int, ...]],
+    base_offset: int,
+    leader_epoch: int,
+) -> tuple[bytearray, list[_Extent]]:
+    """Batches back to back with the offsets that follow `base_offset`, and the extent of each."""
+    joined = bytearray()
+    extents = []
+    if len(batches) != len(headers):
+        raise ValueError("a header for each batch is needed")
+    for batch, header in zip(batches, headers, strict=True):
+        if len(batch) < _BATCH_HEADER.size:
+            raise ValueError("a batch without a header")
+        position = len(joined)
+        joined += batch
+        _BASE_OFFSET.pack_into(joined, position, base_offset)
+        _LEADER_EPOCH.pack_into(joined, position + _LENGTH_FROM, leader_epoch)
+        last_offset = base_offset + header[_LAST_OFFSET_DELTA_FIELD]
+        extent = (base_offset, last_offset, header[_MAX_TIMESTAMP_FIELD], len(batch))
+        extents.append(tuple.__new__(extent_class, extent))
+        base_offset = last_offset + 1
+    return joined, extents
 
 
 def _varint(number: int) -> bytes:

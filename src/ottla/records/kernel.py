@@ -23,6 +23,8 @@ scan_records = _chosen.scan_records
 find_by_time = _chosen.find_by_time
 records_end = _chosen.records_end
 inspect_batch = _chosen.inspect_batch
+plain_header = _chosen.plain_header
+join_batches = _chosen.join_batches
 
 # The pure kernel has none: `ottla.records.crc` then looks for another package's.
 compiled_crc32c: Callable[[Buffer, int], int] | None = getattr(_chosen, "crc32c", None)

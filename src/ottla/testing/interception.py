@@ -99,6 +99,7 @@ class Interception:
         return api._replace(
             handle=self._handler(api, api.handle),
             handle_large=None if large is None else self._handler(api, large),
+            handle_plain=None,
         )
 
     def _handler(self, api: Api[Any, Any], handle: Handler[Any, Any]) -> Handler[Any, Any]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -18,21 +16,16 @@ from ottla.access import Operation
 from ottla.broker.coordination.verification import Confirmations, LaterConfirmations, confirm
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Appended, Shard
+from ottla.broker.plain_requests.produce import answer_plain
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
-from ottla.broker.requests.request import (
-    NO_REPLY,
-    CloseConnectionError,
-    NoReply,
-    Reply,
-    RequestContext,
-)
+from ottla.broker.requests.produce_replies import Unsettled, acknowledge, refuse, reply_to
+from ottla.broker.requests.request import NoReply, Reply, RequestContext
 from ottla.broker.security.authorization import refuse_topic, refuse_transactional_id
 from ottla.config.topic import TopicConfig
 from ottla.core.append import AT_ONCE, Prepared, prepare, prepare_within
 from ottla.core.outcomes import Refused, TakesLong
 from ottla.core.produce import (
-    ACKS_NONE,
     FIRST_VERSION_WITH_TOPIC_IDS,
     AskCoordinator,
     check_in_sync,
@@ -50,11 +43,8 @@ from ottla.core.producer_state import Verification
 from ottla.core.turn import ProducerIdentity
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
-from ottla.ports import Buffer, FencedError
+from ottla.ports import Buffer
 from ottla.wire.messages.produce import (
-    BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -74,14 +64,6 @@ DIVISIONS = Divisions(
         ),
     )
 )
-
-# Clients have sentences of their own for these, since Kafka sends none.
-_WITHOUT_MESSAGE = (
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-)
-
-Unsettled = list[tuple[PartitionProduceResponse, asyncio.Future[None]]]
 
 
 class UnpreparedBatch(NamedTuple):
@@ -149,7 +131,7 @@ def _all_refused(topic: TopicProduceData, refused: Refused) -> list[PartitionPro
         for data in topic.partition_data
     ]
     for response in responses:
-        _refuse(response, refused)
+        refuse(response, refused)
     return responses
 
 
@@ -196,7 +178,7 @@ class ProduceSteps:
             )
             responses.append(response)
             if refused is not None:
-                _refuse(response, refused)
+                refuse(response, refused)
             else:
                 assert name is not None
                 self._append_partition(name, data, response)
@@ -218,14 +200,14 @@ class ProduceSteps:
     ) -> None:
         shard = self._node.partitions.shard(topic, data.index)
         if not isinstance(shard, Shard):
-            _refuse(response, Refused(shard))
+            refuse(response, Refused(shard))
             return
         config = shard.config
         needed = needed_replicas(self._acks, config.min_insync_replicas)
         if needed > 1:  # the leader itself is always in sync
             refused = check_in_sync(needed, _in_sync_count(self._node, topic, data.index))
             if refused is not None:
-                _refuse(response, refused)
+                refuse(response, refused)
                 return
         prepared = prepare_within(data.records, config, self._now_ms, self._version, AT_ONCE)
         if isinstance(prepared, TakesLong):
@@ -243,35 +225,25 @@ class ProduceSteps:
         self, shard: Shard, prepared: Prepared | Refused, response: PartitionProduceResponse
     ) -> None:
         if isinstance(prepared, Refused):
-            _refuse(response, prepared)
+            refuse(response, prepared)
             return
         refused = check_transactional_id(prepared.header, self._transactional_id)
         if refused is not None:
-            _refuse(response, refused)
+            refuse(response, refused)
             return
         # Without verification: most batches of a transaction find it open on the partition already.
         appended = shard.append(prepared, self._now_ms)
         if isinstance(appended, Appended):
-            self._acknowledge(shard, appended, response)
+            acknowledge(response, shard, appended, self._unsettled)
             return
         verification = missing_verification(shard.partition, prepared.header, self._version)
         if verification is None:
-            _refuse(response, appended)
+            refuse(response, appended)
             return
         partition, topic_id = _identity(shard)
         self._unverified.append(
             UnverifiedBatch(partition, topic_id, prepared, verification, response)
         )
-
-    def _acknowledge(
-        self, shard: Shard, appended: Appended, response: PartitionProduceResponse
-    ) -> None:
-        response.error_code = ErrorCode.NONE
-        response.base_offset = appended.base_offset
-        response.log_append_time_ms = appended.append_time_ms
-        response.log_start_offset = shard.partition.start_offset
-        if appended.settled is not None:
-            self._unsettled.append((response, appended.settled))
 
     # What has to wait.
 
@@ -301,7 +273,7 @@ class ProduceSteps:
             )
             shard = self._same_shard(batch.partition, batch.topic_id)
             if isinstance(shard, Refused):
-                _refuse(batch.response, shard)
+                refuse(batch.response, shard)
             else:
                 self._append(shard, prepared, batch.response)
         return await _awaited(self.finish(response))
@@ -346,33 +318,24 @@ class ProduceSteps:
         for batch in self._unverified:
             refused = confirmations[batch.partition]
             if refused is not None:
-                _refuse(batch.response, refusal_for_producer(refused, self._version))
+                refuse(batch.response, refusal_for_producer(refused, self._version))
                 continue
             shard = self._same_shard(batch.partition, batch.topic_id)
             if isinstance(shard, Refused):
-                _refuse(batch.response, shard)
+                refuse(batch.response, shard)
                 continue
             appended = shard.append(batch.prepared, now_ms, batch.verification)
             if isinstance(appended, Refused):
-                _refuse(batch.response, appended)
+                refuse(batch.response, appended)
             else:
-                self._acknowledge(shard, appended, batch.response)
+                acknowledge(batch.response, shard, appended, self._unsettled)
 
     # Wait and answer.
 
     def _answer(
         self, response: ProduceResponse
     ) -> ProduceResponse | asyncio.Future[ProduceResponse] | NoReply:
-        if self._acks == ACKS_NONE:
-            _close_on_error(response)
-            return NO_REPLY
-        node, context = self._node, self._context
-        if self._unsettled:
-            name_leaders = partial(_name_leaders, node, response, context)
-            return _when_durable(self._unsettled, response, name_leaders)
-        if not node.cluster.leads_everything:
-            _name_leaders(node, response, context)
-        return response
+        return reply_to(self._node, self._context.caller, self._acks, response, self._unsettled)
 
 
 async def _awaited(reply: Any) -> ProduceResponse | NoReply:
@@ -391,76 +354,12 @@ def _in_sync_count(node: Node, topic: str, partition: int) -> int:
     return node.cluster.in_sync_count(node.cluster.catalog.topics[topic], partition)
 
 
-def _refuse(response: PartitionProduceResponse, refused: Refused) -> None:
-    response.error_code = refused.error
-    response.base_offset = -1
-    response.error_message = None if refused.error in _WITHOUT_MESSAGE else refused.text
-    response.record_errors = [
-        BatchIndexAndErrorMessage(
-            batch_index=found.batch_index, batch_index_error_message=found.message
-        )
-        for found in refused.record_errors
-    ]
-
-
-def _close_on_error(response: ProduceResponse) -> None:
-    """With acks=0 there is no response: the client learns of an error by the closed connection."""
-    for topic in response.responses:
-        for partition in topic.partition_responses:
-            if partition.error_code != ErrorCode.NONE:
-                name = ErrorCode(partition.error_code).name
-                raise CloseConnectionError(f"a produce request with acks=0 failed with {name}")
-
-
-def _when_durable(
-    unsettled: Unsettled, response: ProduceResponse, finish: Callable[[], None]
-) -> asyncio.Future[ProduceResponse]:
-    """The response, when every append in it is durable or has failed."""
-    answer: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
-    left = len(unsettled)
-
-    def settle(partition: PartitionProduceResponse, done: asyncio.Future[None]) -> None:
-        nonlocal left
-        left -= 1
-        failure = None if done.cancelled() else done.exception()
-        if done.cancelled() or failure is not None:
-            # Another node leads the partition now and has found what was written: the client asks that one.
-            error = (
-                ErrorCode.NOT_LEADER_OR_FOLLOWER
-                if isinstance(failure, FencedError)
-                else ErrorCode.KAFKA_STORAGE_ERROR
-            )
-            _refuse(partition, Refused(error))
-        if left == 0 and not answer.done():
-            finish()
-            answer.set_result(response)
-
-    for partition, settled in unsettled:
-        settled.add_done_callback(partial(settle, partition))
-    return answer
-
-
-def _name_leaders(node: Node, response: ProduceResponse, context: RequestContext) -> None:
-    """Names the leader of every partition that this node does not lead (KIP-951)."""
-    catalog = node.cluster.catalog
-    leaders: dict[int, None] = {}
-    for about in response.responses:
-        for partition in about.partition_responses:
-            if partition.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                continue
-            topic = catalog.topics.get(about.name) or catalog.topics_by_id.get(about.topic_id)
-            if topic is not None:
-                led = node.cluster.led_now(topic, partition.index)
-                leaders[led.leader_id] = None
-                partition.current_leader = LeaderIdAndEpoch(
-                    leader_id=led.leader_id, leader_epoch=led.epoch
-                )
-    response.node_endpoints = [
-        NodeEndpoint(node_id=node_id, host=address.host, port=address.port)
-        for node_id, address in node.cluster.addresses_for(context.caller)
-        if node_id in leaders
-    ]
-
-
 # librdkafka takes a broker that does not advertise Produce v0 for one without any Produce (KAFKA-18659).
-API = serve(ProduceRequest, ProduceResponse, handle, divisions=DIVISIONS, first_advertised=0)
+API = serve(
+    ProduceRequest,
+    ProduceResponse,
+    handle,
+    divisions=DIVISIONS,
+    first_advertised=0,
+    handle_plain=answer_plain,
+)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from time import perf_counter
 from types import CoroutineType
 from typing import Any
 
 from ottla.broker.node import Node
 from ottla.broker.requests.api import Api
+from ottla.broker.requests.plain_answers import PlainAnswers, PlainHandler, PlainReply
 from ottla.broker.requests.request import (
     NO_REPLY,
     Detached,
@@ -28,6 +29,7 @@ from ottla.broker.requests.response_errors import (
     error_counter_of,
     pausing_error_counter_of,
 )
+from ottla.broker.security.caller import Caller
 from ottla.events import EventLog
 from ottla.histogram import Histogram
 
@@ -61,10 +63,52 @@ def observed(apis: Mapping[int, Api[Any, Any]]) -> tuple[dict[int, Api[Any, Any]
 
 def _observed(api: Api[Any, Any], counts: ApiCounts) -> Api[Any, Any]:
     large = api.handle_large
+    # Where every request is logged, each has a handler of its own.
+    plain = None if logger.shows_debug else api.handle_plain
     return api._replace(
         handle=_observing(api, api.handle, counts),
         handle_large=None if large is None else _observing(api, large, counts),
+        handle_plain=None if plain is None else _observing_plain(plain, counts),
     )
+
+
+def _observing_plain(handle: PlainHandler, counts: ApiCounts) -> PlainHandler:
+    """Each of the requests that are answered together has its share of the time."""
+
+    def observing(
+        node: Node, caller: Caller, received: memoryview, start: int, end: int
+    ) -> PlainAnswers | None:
+        began = perf_counter()
+        answers = handle(node, caller, received, start, end)
+        if answers is None:
+            return None
+        if answers.replies is not None:
+            return answers._replace(replies=_counted_replies(answers.replies, counts, began))
+        count = answers.request_count
+        counts.seconds.observe((perf_counter() - began) / count, count)
+        return answers
+
+    return observing
+
+
+def _counted_replies(
+    replies: Iterable[PlainReply], counts: ApiCounts, began: float
+) -> Iterator[PlainReply]:
+    try:
+        for each in replies:
+            yield each._replace(reply=_counted(each.reply, counts, began))
+    except BaseException:
+        counts.failed += 1
+        raise
+
+
+def _counted(reply: Any, counts: ApiCounts, began: float) -> Any:
+    if isinstance(reply, asyncio.Future):
+        return _later(reply, counts, began)
+    counts.seconds.observe(perf_counter() - began)
+    if reply is not NO_REPLY:
+        error_counter_of(type(reply))(reply, counts.errors)
+    return reply
 
 
 def _observing(

@@ -35,6 +35,7 @@ from ottla.broker.requests.large_request import (
     frame_in_slices,
 )
 from ottla.broker.requests.metering import charged_in_the_end, metered, timed
+from ottla.broker.requests.plain_answers import PlainHandler
 from ottla.broker.requests.request import (
     NO_REPLY,
     CloseConnectionError,
@@ -79,8 +80,11 @@ HEAD_RECEIVE_BYTES = 16 << 10
 LINGER_SECONDS = 0.1
 # While small frames are handled, the clock is read once per this many bytes.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
+# The most bytes of requests that are answered together.
+PLAIN_BYTES = 16 << 10
 NOWHERE = Endpoint("", 0)
 PRODUCE_KEY = info_of(ProduceRequest).api_key
+PRODUCE_NAME = "Produce"
 # Kafka does not count the time of requests of brokers and of the login.
 FREE_OF_CHARGE = frozenset(
     info_of(request).api_key
@@ -187,6 +191,8 @@ class Connection(asyncio.BufferedProtocol):
         self._draining = False
         self._batching = False
         self._quotas = host.node.quotas.table
+        produce = host.apis.get(PRODUCE_KEY)
+        self._handle_plain = None if produce is None else produce.handle_plain
         # By the broker's clock; 0 while it may send requests.
         self._muted_until_ms = 0
         self._is_refused = False  # and closed when it is no longer muted
@@ -371,8 +377,13 @@ class Connection(asyncio.BufferedProtocol):
                     share.call_next(self._take_turn)
                     break
                 next_check = position + BYTES_PER_CHECK if position else 1
-            self._handle_frame(received[start : start + size])
-            position = start + size
+            following = position
+            if self._handle_plain is not None and size <= PLAIN_BYTES:
+                following = self._answer_plain(self._handle_plain, received, position)
+            if following == position:
+                self._handle_frame(received[start : start + size])
+                following = start + size
+            position = following
             if self._responses.unsent_bytes > MAX_UNSENT_BYTES:
                 self._send()
         self._batching = False
@@ -446,6 +457,36 @@ class Connection(asyncio.BufferedProtocol):
                 return
         smallest, largest = self._frame_limits
         self._close(f"a frame of {size} bytes is outside of {smallest}..{largest}")
+
+    def _answer_plain(self, handle: PlainHandler, received: memoryview, position: int) -> int:
+        """Answers the plain Produce requests from a position on; returns where the first one begins that is not."""
+        if (
+            received[position + SIZE_BYTES]
+            or received[position + SIZE_BYTES + 1] != PRODUCE_KEY
+            or self._gate is not None
+            or self._quotas.limits_clients
+        ):
+            return position
+        end = min(len(received), position + PLAIN_BYTES + SIZE_BYTES)
+        try:
+            answers = handle(self._host.node, self.caller, received, position, end)
+            if answers is None:
+                return position
+            self.caller.api_name = PRODUCE_NAME
+            position = answers.end
+            if answers.parts:
+                self._responses.add_framed(answers.parts)
+            for reply, version, correlation_id in answers.replies or ():
+                if reply is not NO_REPLY:
+                    self._reply(reply, version, correlation_id)
+        except CloseConnectionError as error:
+            self._close(str(error))
+            return len(received)
+        except Exception as error:
+            self._log_bug(error)
+            self._close("an internal error")
+            return len(received)
+        return position
 
     def _handle_frame(self, frame: memoryview) -> None:
         try:

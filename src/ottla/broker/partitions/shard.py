@@ -16,7 +16,7 @@ from ottla.broker.crashpoints import CrashPoint, reach
 from ottla.broker.partitions.replay import Replay
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
-from ottla.core.append import NO_TIMESTAMP, Prepared
+from ottla.core.append import NO_TIMESTAMP, Prepared, plain_limits
 from ottla.core.fetch import aborted_in
 from ottla.core.outcomes import Refused
 from ottla.core.producer_snapshot import SnapshotDraft
@@ -29,6 +29,7 @@ from ottla.ports.futures import after
 from ottla.records import batch as batches
 from ottla.records.batch import BatchHeader
 from ottla.records.control import MarkerType, build_marker_batch
+from ottla.records.kernel import join_batches
 
 logger = EventLog(__name__)
 
@@ -50,6 +51,19 @@ class AlreadyMarked(NamedTuple):
     """The log has the marker of an earlier request; `settled` is None if it is durable already."""
 
     settled: asyncio.Future[None] | None
+
+
+class Marker(NamedTuple):
+    """What ends a producer's transaction; `version` is that of the transaction."""
+
+    type: MarkerType
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    version: int
+
+
+MarkerOutcome = Appended | AlreadyMarked | Refused
 
 
 class Draft(NamedTuple):
@@ -88,9 +102,11 @@ class Shard:
         self._discard = discard
         self._draft: Draft | None = None
         self._unsettled: deque[tuple[int, int, asyncio.Future[None] | None]] = deque()
+        self.plain_limits = plain_limits(config)
 
     def configure(self, config: TopicConfig) -> None:
         self.config = config
+        self.plain_limits = plain_limits(config)
         self.log.configure(config)
 
     def append(
@@ -130,26 +146,58 @@ class Shard:
         now_ms: int,
     ) -> Appended | AlreadyMarked | Refused:
         """Ends a producer's transaction on this partition, unless an earlier marker has."""
-        partition = self.partition
-        decision = partition.producers.decide_marker(
-            producer_id, producer_epoch, coordinator_epoch, version
-        )
-        if isinstance(decision, Refused):
-            return decision
-        if isinstance(decision, AlreadyEnded):
-            settled = self._durable_up_to(partition.end_offset - 1)
-            return settled if isinstance(settled, Refused) else AlreadyMarked(settled)
-        data = build_marker_batch(
-            marker_type,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            coordinator_epoch=coordinator_epoch,
-            timestamp_ms=now_ms,
-        )
-        reach(CrashPoint.BEFORE_MARKER_APPEND)
-        appended = self.append_own(data, now_ms)
-        reach(CrashPoint.AFTER_MARKER_APPEND)
-        return appended
+        marker = Marker(marker_type, producer_id, producer_epoch, coordinator_epoch, version)
+        (outcome,) = self.append_markers([marker], now_ms)
+        return outcome
+
+    def append_markers(self, markers: Sequence[Marker], now_ms: int) -> list[MarkerOutcome]:
+        """As `append_marker`, for many, which are written together where they are of different producers."""
+        outcomes: dict[int, MarkerOutcome] = {}
+        # Those that are to be written, by their places in `markers`; and their producers.
+        written: dict[int, tuple[Marker, bytes]] = {}
+        producer_ids: dict[int, None] = {}
+        for place, marker in enumerate(markers):
+            if marker.producer_id in producer_ids:
+                # What is decided about it depends on its marker before.
+                outcomes |= self._write_markers(written, now_ms)
+                written, producer_ids = {}, {}
+            decision = self.partition.producers.decide_marker(*marker[1:])
+            if isinstance(decision, Refused):
+                outcomes[place] = decision
+            elif isinstance(decision, AlreadyEnded):
+                settled = self._durable_up_to(self.partition.end_offset - 1)
+                outcomes[place] = (
+                    settled if isinstance(settled, Refused) else AlreadyMarked(settled)
+                )
+            else:
+                producer_ids[marker.producer_id] = None
+                data = build_marker_batch(
+                    marker.type,
+                    producer_id=marker.producer_id,
+                    producer_epoch=marker.producer_epoch,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    timestamp_ms=now_ms,
+                )
+                written[place] = marker, data
+        outcomes |= self._write_markers(written, now_ms)
+        return [outcomes[place] for place in range(len(markers))]
+
+    def _write_markers(
+        self, markers: dict[int, tuple[Marker, bytes]], now_ms: int
+    ) -> dict[int, MarkerOutcome]:
+        if not markers:
+            return {}
+        for _ in markers:
+            reach(CrashPoint.BEFORE_MARKER_APPEND)
+        appended = self._append_all([data for _, data in markers.values()], now_ms)
+        for marker, _ in markers.values():
+            self.partition.producers.end_verifications(
+                marker.producer_id, marker.producer_epoch, marker.version
+            )
+            reach(CrashPoint.AFTER_MARKER_APPEND)
+        if isinstance(appended, Refused):
+            return dict.fromkeys(markers, appended)
+        return dict(zip(markers, appended, strict=True))
 
     def _durable_up_to(self, offset: int) -> asyncio.Future[None] | Refused | None:
         """A future for when the log is durable up to an offset; None if it is."""
@@ -165,6 +213,22 @@ class Shard:
         """Appends a batch of the broker's own, which needs no checks."""
         return self._append(data, batches.read_header(data, 0), NO_TIMESTAMP, now_ms)
 
+    def append_together(
+        self, decided: list[Buffer], headers: list[BatchHeader], now_ms: int
+    ) -> Appended | Refused:
+        """Appends clients' batches that were decided about, all or none of them, in one write."""
+        is_transactional = any(header.is_transactional for header in headers)
+        if is_transactional:
+            reach(CrashPoint.BEFORE_TRANSACTIONAL_APPEND)
+        partition = self.partition
+        data, extents = join_batches(
+            Extent, decided, headers, partition.end_offset, partition.leader_epoch
+        )
+        appended = self._write(data, decided, headers, extents, NO_TIMESTAMP, now_ms)
+        if is_transactional:
+            reach(CrashPoint.AFTER_TRANSACTIONAL_APPEND)
+        return appended
+
     def _append(
         self, data: Buffer, header: BatchHeader, append_time_ms: int, now_ms: int
     ) -> Appended | Refused:
@@ -177,13 +241,40 @@ class Shard:
         extent = Extent(
             base_offset, base_offset + header.last_offset_delta, header.max_timestamp, len(data)
         )
+        return self._write(data, (data,), (header,), (extent,), append_time_ms, now_ms)
+
+    def _append_all(self, datas: list[bytes], now_ms: int) -> list[Appended] | Refused:
+        """Appends batches of the broker's own, all or none of them, in one write."""
+        partition = self.partition
+        headers = [batches.read_header(data, 0) for data in datas]
+        joined, extents = join_batches(
+            Extent, datas, headers, partition.end_offset, partition.leader_epoch
+        )
+        appended = self._write(joined, datas, headers, extents, NO_TIMESTAMP, now_ms)
+        if isinstance(appended, Refused):
+            return appended
+        return [appended._replace(base_offset=extent.base_offset) for extent in extents]
+
+    def _write(
+        self,
+        data: Buffer,
+        parts: Sequence[Buffer],
+        headers: Sequence[BatchHeader],
+        extents: Sequence[Extent],
+        append_time_ms: int,
+        now_ms: int,
+    ) -> Appended | Refused:
+        """Writes batches, joined in `data`, at the end of the log, and applies each part to the state."""
+        partition = self.partition
+        base_offset = partition.end_offset
         try:
-            settled = self.log.append(data, (extent,), base_offset)
+            settled = self.log.append(data, extents, base_offset)
             if self.log.last_base_offset != self._last_base_offset:
                 self._save_rolled()
-            ended = partition.apply(header, base_offset, data, now_ms)
-            if ended is not None and ended.is_aborted:
-                self.log.note_aborted(partition.aborted_span(ended))
+            for part, header, extent in zip(parts, headers, extents, strict=True):
+                ended = partition.apply(header, extent.base_offset, part, now_ms)
+                if ended is not None and ended.is_aborted:
+                    self.log.note_aborted(partition.aborted_span(ended))
         except StorageFullError as error:
             self.log_full(error)
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -191,7 +282,7 @@ class Shard:
             self.fail(error)
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         self._settle_later(partition.end_offset, len(data), settled)
-        self._unsaved_batches += 1
+        self._unsaved_batches += len(extents)
         if self._unsaved_batches >= SNAPSHOT_BATCHES:
             self._save_grown()
         return Appended(base_offset, append_time_ms, settled)

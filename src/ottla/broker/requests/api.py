@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Generic, NamedTuple
 
 from ottla.broker.requests.divisions import Divisions
+from ottla.broker.requests.plain_answers import PlainHandler
 from ottla.broker.requests.request import Handler, Req, Resp
 from ottla.broker.requests.request_pieces import large_handler
 from ottla.wire.declare import info_of
@@ -35,6 +36,8 @@ class Api(NamedTuple, Generic[Req, Resp]):
     handle_large: Handler[Req, Resp] | None = None
     # Whether only nodes with a metrics page tell clients of it.
     needs_metrics_page: bool = False
+    # Answers many plain requests at once, where nothing stands between connections and handlers.
+    handle_plain: PlainHandler | None = None
 
 
 def serve(
@@ -46,6 +49,7 @@ def serve(
     max_elements: int | None = None,
     first_advertised: int | None = None,
     needs_metrics_page: bool = False,
+    handle_plain: PlainHandler | None = None,
 ) -> Api[Req, Resp]:
     """The API of two messages, with the handler that replies to the first with the second."""
     info = info_of(request)
@@ -67,4 +71,5 @@ def serve(
         divisions=divisions,
         handle_large=None if divisions is None else large_handler(handle, divisions),
         needs_metrics_page=needs_metrics_page,
+        handle_plain=handle_plain,
     )

@@ -1,0 +1,247 @@
+"""Produce requests that arrive together: one write for those of a partition, and answers in their order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.broker.requests import batch_of, produce_request
+from tests.fuzz.plain import Client
+from tests.lasting import LASTING
+
+from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker, start_broker
+from ottla.config.broker import BrokerConfig
+from ottla.doors.door import Door
+from ottla.errors import ErrorCode
+from ottla.model import Endpoint
+from ottla.records.batch import build_batch
+from ottla.records.record import Record
+from ottla.storage.local.log.segment import Segment
+from ottla.testing.clock import MovableClock
+from ottla.testing.disk_faults import faulty_store
+from ottla.testing.faults import Faults
+from ottla.wire.compile import decode_message
+from ottla.wire.framing import SIZE_BYTES, frame_request, read_size
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse
+
+VERSION = 12
+HEADER_BYTES = 5
+
+
+class Served:
+    """A broker, and a client of it without a network."""
+
+    def __init__(self, running: RunningBroker, faults: Faults) -> None:
+        self.running = running
+        self.faults = faults
+        self.client = Client(running, answers_plain=True)
+
+    async def create(self, topic: str, **config: str) -> None:
+        wanted = CreatableTopic(
+            name=topic,
+            num_partitions=2,
+            replication_factor=1,
+            assignments=[],
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in config.items()],
+        )
+        request = CreateTopicsRequest(topics=[wanted], timeout_ms=1000)
+        await self.client.receive(frame_request(request, 5, 1, None))
+        # The first request opens the partition.
+        await self.produce(produce(topic, 0))
+
+    async def produce(self, *frames: bytes) -> list[tuple[int, PartitionProduceResponse]]:
+        """Correlation ids and responses of requests that arrive together."""
+        data = await self.client.receive(b"".join(frames))
+        found = []
+        while data:
+            end = SIZE_BYTES + read_size(data)[0]
+            response = decode_message(ProduceResponse, VERSION, data, SIZE_BYTES + HEADER_BYTES)
+            number = int.from_bytes(data[SIZE_BYTES : SIZE_BYTES + 4], "big")
+            found.append((number, response.responses[0].partition_responses[0]))
+            data = data[end:]
+        return found
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        shard = self.running.node.partitions.open_shard(topic, partition)
+        assert shard is not None
+        return shard.partition.end_offset
+
+
+def produce(
+    topic: str, number: int, *, acks: int = -1, records: bytes | None = None, partition: int = 0
+) -> bytes:
+    data = batch_of(b"value") if records is None else records
+    request = produce_request(topic, data, partition=partition, acks=acks)
+    return frame_request(request, VERSION, number, "client")
+
+
+def sequenced(sequence: int, count: int = 1) -> bytes:
+    records = [Record(n, 1_750_000_000_000, None, b"v") for n in range(count)]
+    return build_batch(records, producer_id=1, producer_epoch=0, base_sequence=sequence)
+
+
+def serve(
+    folder: Path, scenario: Callable[[Served], Coroutine[Any, Any, None]], **settings: Any
+) -> None:
+    async def run() -> None:
+        faults = Faults(range(1, 2))
+        clock = MovableClock()
+        instruments = Instruments(clock=clock, wrap_store=faulty_store(faults, clock))
+        config = BrokerConfig.read({**LASTING, "listeners": "PLAINTEXT://127.0.0.1:0"})
+        running = await start_broker(BrokerSettings(config, str(folder), **settings), instruments)
+        try:
+            await scenario(Served(running, faults))
+        finally:
+            await running.stop()
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of batches of each write to a segment."""
+    found: list[int] = []
+    append = Segment.append
+
+    def counted(self: Segment, data: Any, extents: Any, interval_bytes: int) -> None:
+        found.append(len(extents))
+        append(self, data, extents, interval_bytes)
+
+    monkeypatch.setattr(Segment, "append", counted)
+    return found
+
+
+def test_requests_that_arrive_together_are_one_write(tmp_path: Path, writes: list[int]) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        writes.clear()
+        answers = await served.produce(*(produce("t", number) for number in range(40)))
+        assert [number for number, _ in answers] == list(range(40))
+        assert [each.base_offset for _, each in answers] == list(range(1, 41))
+        assert {each.error_code for _, each in answers} == {ErrorCode.NONE}
+        assert writes == [40]
+
+    serve(tmp_path, scenario)
+
+
+def test_an_idempotent_producers_requests_are_one_write(tmp_path: Path, writes: list[int]) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        writes.clear()
+        frames = [produce("t", n, records=sequenced(2 * n, 2)) for n in range(5)]
+        answers = await served.produce(*frames)
+        assert [each.base_offset for _, each in answers] == [1, 3, 5, 7, 9]
+        assert writes == [5]
+        # All of it again: nothing is appended, and each has the answer that it had.
+        again = await served.produce(*frames)
+        assert [(number, each.base_offset) for number, each in again] == [
+            (number, each.base_offset) for number, each in answers
+        ]
+        assert writes == [5]
+
+    serve(tmp_path, scenario)
+
+
+def test_a_gap_in_the_sequence_is_refused_and_the_rest_appended(tmp_path: Path) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        sequences = [0, 1, 3, 2]
+        frames = [produce("t", n, records=sequenced(s)) for n, s in enumerate(sequences)]
+        answers = await served.produce(*frames)
+        assert [each.error_code for _, each in answers] == [
+            ErrorCode.NONE,
+            ErrorCode.NONE,
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            ErrorCode.NONE,
+        ]
+        assert served.end_offset("t") == 4
+
+    serve(tmp_path, scenario)
+
+
+def test_small_segments_get_one_batch_after_the_other(tmp_path: Path, writes: list[int]) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t", **{"segment.bytes": "200"})
+        writes.clear()
+        await served.produce(*(produce("t", number) for number in range(10)))
+        assert writes == [1] * 10
+        shard = served.running.node.partitions.open_shard("t", 0)
+        assert shard is not None
+        assert all(each.size_bytes <= 200 for each in shard.log.segments())
+
+    serve(tmp_path, scenario)
+
+
+def test_a_full_disk_refuses_all_of_a_write_and_changes_nothing(tmp_path: Path) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        frames = [produce("t", n, records=sequenced(n)) for n in range(3)]
+        with served.faults.fill_disk():
+            answers = await served.produce(*frames)
+        assert [each.error_code for _, each in answers] == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
+        assert served.end_offset("t") == 1
+        # The client tries again: the sequence goes on where it was.
+        again = await served.produce(*frames)
+        assert [(each.error_code, each.base_offset) for _, each in again] == [
+            (0, 1),
+            (0, 2),
+            (0, 3),
+        ]
+
+    serve(tmp_path, scenario)
+
+
+def test_a_full_disk_closes_the_connection_of_acks_0_after_the_answers_before(
+    tmp_path: Path,
+) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        with served.faults.fill_disk():
+            answers = await served.produce(
+                produce("t", 1), produce("t", 2, acks=0), produce("t", 3)
+            )
+        assert [number for number, _ in answers] == [1]
+        assert served.client.closed
+
+    serve(tmp_path, scenario)
+
+
+def test_answers_wait_until_their_write_is_durable(tmp_path: Path) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t", **{"flush.messages": "1"})
+        connection = served.client.connection
+        frames = b"".join(produce("t", number) for number in range(8))
+        served.client.written.clear()
+        connection.get_buffer(-1)[: len(frames)] = frames
+        connection.buffer_updated(len(frames))
+        # A thread syncs the file; its word comes in a later turn of the loop.
+        assert not served.client.written
+        answers = await served.produce(produce("t", 8))
+        assert [number for number, _ in answers] == list(range(9))
+        assert [each.base_offset for _, each in answers] == list(range(1, 10))
+
+    serve(tmp_path, scenario)
+
+
+def test_metrics_count_every_request(tmp_path: Path) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        (counts,) = (each for each in served.running.server.api_counts if each.name == "Produce")
+        before = counts.received
+        await served.produce(*(produce("t", n) for n in range(30)))
+        with served.faults.fill_disk():
+            await served.produce(*(produce("t", n) for n in range(3)))
+        assert counts.received - before == 33
+        assert counts.errors == {ErrorCode.KAFKA_STORAGE_ERROR: 3}
+        assert counts.waiting == counts.failed == 0
+
+    door = Door("metrics", Endpoint("127.0.0.1", 0))
+    serve(tmp_path, scenario, metrics=door)
