@@ -5,7 +5,6 @@ It ends with a table of all rows and with the exit code 1 if a row could not be 
 
 from __future__ import annotations
 
-import os
 import sys
 
 from benchmarks.client_comparison import run_question
@@ -14,7 +13,7 @@ from benchmarks.kafka_jars import newer_server
 from benchmarks.recording import Recording
 from benchmarks.regression import regressions
 from benchmarks.rows import BROKERS, GROUPS
-from benchmarks.run import rounds_wanted, rows_wanted, run, seconds_wanted
+from benchmarks.run import is_wanted, rounds_wanted, rows_wanted, run, seconds_wanted
 from benchmarks.summary import summary
 
 from benchmarks import bench_client_consume, bench_client_produce, bench_spark_pipeline
@@ -30,12 +29,11 @@ def measure() -> Recording:
         recording.add_group(report)
         if group.name == BROKERS:
             recording.add_starts(report)
-    only = os.environ.get("BENCH_ONLY", "")
     # Here the clients are compared, each in a process of its own.
-    if not only or "client" in only:
-        for question in (bench_client_produce.QUESTION, bench_client_consume.QUESTION):
+    for question in (bench_client_produce.QUESTION, bench_client_consume.QUESTION):
+        if question.programs_wanted():
             recording.add_clients(run_question(question))
-    if not only or "spark" in only:
+    if is_wanted("spark"):
         bench_spark_pipeline.run()
     return recording
 

@@ -18,6 +18,7 @@ from benchmarks.kafka_jars import UnavailableError
 from benchmarks.measure import commit, machine, other_work
 from benchmarks.peers import NO_SETTINGS, Peer, peers_with_one_process
 from benchmarks.report import RESULTS
+from benchmarks.run import is_wanted
 from benchmarks.text_table import number, table
 
 DEFAULT_ROUNDS = 3
@@ -43,6 +44,20 @@ class Question:
     check: Check
     # Programs of ours, and those of confluent-kafka that do the same.
     twins: Mapping[str, str] = field(default_factory=dict)
+
+    def programs_wanted(self) -> list[str]:
+        """Those of BENCH_PROGRAMS, and of the rows that are wanted both programs; without the variables all."""
+        word = os.environ.get("BENCH_PROGRAMS", "")
+        wanted = {
+            each
+            for ours, twin in self.twins.items()
+            if is_wanted(self.row_name(ours))
+            for each in (ours, twin)
+        }
+        is_chosen = bool(os.environ.get("BENCH_ONLY"))
+        return [
+            name for name in self.programs if word in name and (name in wanted or not is_chosen)
+        ]
 
     def row_name(self, program: str) -> str:
         """The name of the row that is kept of a program of ours."""
@@ -87,8 +102,7 @@ def run_question(question: Question) -> ClientReport:
     """Starts the brokers, runs the programs, and prints and writes what came out."""
     rounds = int(os.environ.get("BENCH_ROUNDS", DEFAULT_ROUNDS))
     seconds = float(os.environ.get("BENCH_SECONDS", DEFAULT_SECONDS))
-    chosen = os.environ.get("BENCH_PROGRAMS")
-    programs = [name for name in question.programs if not chosen or chosen in name]
+    programs = question.programs_wanted()
     load_before = other_work()
     peers, missing = peers_with_one_process(NO_SETTINGS)
     results = Rounds()

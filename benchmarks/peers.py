@@ -11,7 +11,6 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -158,26 +157,11 @@ class OttlaWorkers(Ottla):
     version = f"{VERSION}, 2 workers"
     workers = 2
 
-    def __init__(self, settings: Mapping[str, object] = NO_SETTINGS) -> None:
-        require_workers()
-        super().__init__(settings)
-
     def command(self) -> list[str]:
         return [*super().command(), "--workers", str(self.workers)]
 
     def pids(self) -> list[int]:
         return [self.pid, *(process.pid for process in descendants(self.pid))]
-
-
-@cache
-def serve_help() -> str:
-    command = [sys.executable, "-m", "ottla", "serve", "--help"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def require_workers() -> None:
-    if "--workers" not in serve_help():
-        raise UnavailableError("this version of ottla serve has no --workers")
 
 
 class MockCluster(Peer):

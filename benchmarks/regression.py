@@ -152,18 +152,21 @@ def checkout(commit: str) -> Iterator[Path]:
         folder = Path(parent) / "checkout"
         _run("git", "-C", str(ROOT), "worktree", "add", "--detach", str(folder), commit)
         try:
-            if kernels(ROOT):
+            if is_compiled(ROOT):
                 _run(sys.executable, "setup.py", "build_ext", "--inplace", "-q", folder=folder)
-            if kernels(folder) != kernels(ROOT):
-                raise UnavailableError("its kernels are not those of this checkout")
+            if is_compiled(folder) != is_compiled(ROOT):
+                raise UnavailableError(
+                    "one of the two has its kernels compiled and the other one not"
+                )
             yield folder
         finally:
             _run("git", "-C", str(ROOT), "worktree", "remove", "--force", str(folder))
 
 
-def kernels(folder: Path) -> set[str]:
-    """The names of the compiled modules of a checkout."""
-    return {path.name for path in (folder / "src").rglob("*.so")}
+def is_compiled(folder: Path) -> bool:
+    """Whether every kernel of a checkout has its compiled module."""
+    sources = list((folder / "src").rglob("*.pyx"))
+    return all(any(path.parent.glob(f"{path.stem}.*.so")) for path in sources)
 
 
 def _run(*command: str, folder: Path = ROOT) -> None:

@@ -13,12 +13,14 @@ from benchmarks.kafka_jars import UnavailableError
 from benchmarks.measure import Memory, other_work
 from benchmarks.peers import FoundPeers, Peer, available_peers
 from benchmarks.report import Report, write_json
+from benchmarks.summary import ROWS_OF_SUMMARY
 
 FindPeers = Callable[[], FoundPeers]
 
 DEFAULT_ROUNDS = 3
 DEFAULT_SECONDS = 1.2
 IDLE_SECONDS = 1.0
+SUMMARY = "summary"
 
 
 @dataclass
@@ -44,10 +46,19 @@ def seconds_wanted() -> float:
     return float(os.environ.get("BENCH_SECONDS", DEFAULT_SECONDS))
 
 
-def rows_wanted(rows: Sequence[Row]) -> list[Row]:
-    """Those whose title has one of the words of BENCH_ONLY, which have semicolons between them; else all."""
+def is_wanted(title: str) -> bool:
+    """Whether a row has one of the words of BENCH_ONLY in its title, which have semicolons between them.
+
+    Without the variable all rows are wanted; the word `summary` means those of the last table.
+    """
     words = [word.strip() for word in os.environ.get("BENCH_ONLY", "").split(";") if word.strip()]
-    return [row for row in rows if not words or any(word in row.title for word in words)]
+    if SUMMARY in words and title in ROWS_OF_SUMMARY:
+        return True
+    return not words or any(word in title for word in words)
+
+
+def rows_wanted(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if is_wanted(row.title)]
 
 
 def run(

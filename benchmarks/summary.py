@@ -18,15 +18,19 @@ class Line:
     row: str
     driver: str
     measure: str = "throughput"
-    unit: str = ""
     other: str = KAFKA
 
     @property
     def is_cost(self) -> bool:
-        return self.measure not in ("throughput", "duration_ms")
+        return self.measure.startswith(("cpu_", "p99"))
+
+    @property
+    def is_main_measure(self) -> bool:
+        """Whether it is what the rounds' ratios of the row are about."""
+        return self.measure in ("throughput", "duration_ms")
 
     def title(self, row: MeasuredRow) -> str:
-        what = UNITS.get(self.measure, "") or self.unit or row.unit
+        what = UNITS.get(self.measure, row.unit)
         less = ", less is better" if self.is_cost else ""
         against = f", against {self.other}" if self.other == CONFLUENT else ""
         return f"{row.row} ({row.driver}{against}), {what}{less}"
@@ -41,7 +45,7 @@ class Line:
     def ratio(self, row: MeasuredRow, peer: str) -> float | None:
         """The rounds' ratio if the row has one, else that of the medians."""
         found = row.ratio(peer, self.other)
-        if not self.is_cost and found is not None:
+        if self.is_main_measure and found is not None:
             return found.median
         own, other = self.value(row, peer), self.value(row, self.other)
         return own / other if own is not None and other else None
@@ -63,6 +67,7 @@ CLIENT_ROWS = (
     "client produce, send",
     "client produce, send, on_delivery",
     "client produce, send_many",
+    "client produce, send_arrow",
     "client consume, poll",
     "client consume, aio poll",
     "client consume, poll_arrow",
@@ -119,6 +124,11 @@ TWO_CLIENTS = (
 TRANSACTIONAL = tuple(
     (f"produce, transactional, {producers}", f"produce, idempotent, {producers}")
     for producers in ("1 producer", "4 producers")
+)
+ROWS_OF_SUMMARY = frozenset(
+    [line.row for line in LINES]
+    + [*TWO_CLIENTS]
+    + [name for pair in TRANSACTIONAL for name in pair]
 )
 
 

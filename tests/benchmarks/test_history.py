@@ -30,7 +30,7 @@ from benchmarks.regression import (
     Verdict,
     checkout,
     cost_ratios,
-    kernels,
+    is_compiled,
     machine_factor,
     regressions,
     suspects,
@@ -40,7 +40,14 @@ from benchmarks.run import rows_wanted
 from benchmarks.summary import LINES, TRANSACTIONAL, TWO_CLIENTS, summary
 from tests.benchmarks.test_report import OwnProcess, unused
 
-from benchmarks import bench_client_consume, bench_client_produce, peers, regression, rows
+from benchmarks import (
+    bench_client_consume,
+    bench_client_produce,
+    bench_fetch,
+    bench_group_load,
+    regression,
+    rows,
+)
 
 ROOT = Path(__file__).parents[2]
 BIG = ("produce, 1 KB x 900", "raw")
@@ -199,6 +206,12 @@ def test_the_summary_has_kafka_ours_and_the_ratio() -> None:
     assert cost in lines
 
 
+def test_requests_of_a_core_are_more_where_a_request_costs_less() -> None:
+    row = measured_row(20.0, kafka=80.0, name="produce, 100 B, one per request, pipelined")
+    text = summary(measured_run(row))
+    assert "pipelined (raw), requests/s of a core | 12,500 | 50,000 | 4.00 |" in text
+
+
 def test_workers_are_compared_with_one_process_and_their_clients_are_named() -> None:
     name = TWO_CLIENTS[0]
     row = measured_row(1.0, name=name)
@@ -327,12 +340,15 @@ def test_a_commit_that_does_not_exist_cannot_be_checked_out() -> None:
         pass
 
 
-def test_the_kernels_of_a_checkout_are_its_compiled_modules(tmp_path: Path) -> None:
+def test_a_checkout_is_compiled_when_every_kernel_is(tmp_path: Path) -> None:
     folder = tmp_path / "src" / "ottla" / "records"
     folder.mkdir(parents=True)
-    (folder / "_kernel.so").touch()
     (folder / "_kernel.pyx").touch()
-    assert kernels(tmp_path) == {"_kernel.so"}
+    assert not is_compiled(tmp_path)
+    (folder / "_kernel.cpython-311.so").touch()
+    assert is_compiled(tmp_path)
+    (folder / "_other_kernel.pyx").touch()
+    assert not is_compiled(tmp_path)
 
 
 # The run
@@ -358,14 +374,25 @@ def test_rows_are_chosen_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None
     names = {row.title for row in rows_wanted(all_rows)}
     assert "offset commit, 1 partition, one at a time on 512 connections" in names
     assert len(names) == 5
+    assert bench_client_produce.QUESTION.programs_wanted() == []
 
 
-def test_workers_are_left_out_with_a_reason_where_serve_does_not_know_them(
+def test_the_rows_and_programs_of_the_summary_can_be_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(peers, "serve_help", lambda: "usage: ottla serve [--listen ADDRESS]")
-    with pytest.raises(UnavailableError, match="--workers"):
-        OttlaWorkers()
+    question = bench_client_consume.QUESTION
+    assert question.programs_wanted() == question.programs
+    monkeypatch.setenv("BENCH_ONLY", "summary")
+    assert set(question.programs_wanted()) == {
+        "ottla poll",
+        "ottla.aio poll",
+        "ottla poll_arrow",
+        "confluent-kafka consume",
+    }
+    assert {row.title for row in rows_wanted(bench_fetch.ROWS)} == {
+        row.title for row in bench_fetch.ROWS
+    }
+    assert rows_wanted(bench_group_load.ROWS) == []
 
 
 def test_the_processor_time_of_workers_is_that_of_all_their_processes() -> None:
@@ -373,9 +400,6 @@ def test_the_processor_time_of_workers_is_that_of_all_their_processes() -> None:
     child = "print('listening on here', flush=True); import sys; sys.stdin.read()"
 
     class Tree(OttlaWorkers):
-        def __init__(self) -> None:
-            Peer.__init__(self)
-
         def command(self) -> list[str]:
             return [sys.executable, "-c", script, child]
 
@@ -416,6 +440,16 @@ def test_the_page_has_a_point_for_each_run(charts: ModuleType) -> None:
     assert "<title>fff0000: 250, 0.50 of the first</title>" in costs
     assert "| 2026-01-02 03:04 | fff0000 | a processor, 2 cores |" in page
     assert "offset commit" not in page
+
+
+def test_a_run_on_a_busy_machine_has_hollow_points(charts: ModuleType) -> None:
+    quiet = measured_run(measured_row(500.0))
+    busy = replace(quiet, load_after=2.5)
+    assert not quiet.is_busy
+    page = charts.page([quiet, busy])
+    row = next(line for line in page.splitlines() if "1 KB x 900 (raw), MB/s" in line)
+    assert row.count("<circle") == 4
+    assert row.count('r="3" fill="none"') == 2
 
 
 def test_what_is_faster_is_higher(charts: ModuleType) -> None:

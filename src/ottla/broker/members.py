@@ -137,6 +137,11 @@ class Members:
         return lost_at is None or self._clock.monotonic_seconds() < lost_at + RESTART_SECONDS
 
     @property
+    def are_all_here(self) -> bool:
+        """Whether this process has all nodes."""
+        return not self._elsewhere
+
+    @property
     def present(self) -> list[int]:
         """The nodes to which clients are sent, by rising id."""
         if not self._elsewhere:

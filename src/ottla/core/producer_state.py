@@ -355,7 +355,6 @@ class ProducerStates:
         now_ms: int,
     ) -> EndedTransaction | None:
         """Ends the producer's open transaction, if there is one."""
-        self._verifications.pop(producer_id, None)
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._producers[producer_id] = ProducerEntry(producer_id)
@@ -372,6 +371,19 @@ class ProducerStates:
         producer.transaction_first_offset = NO_OFFSET
         del self._open[first_offset]
         return EndedTransaction(producer_id, first_offset, offset, is_abort)
+
+    def end_verifications(self, producer_id: int, epoch: int, version: int) -> None:
+        """Forgets what was asked for the transaction that a new marker ends.
+
+        A marker of version 2 has an epoch that this transaction did not have: a batch with it begins the next one. Its
+        leader may have asked before the marker came, and may be answered after the coordinator has heard of the marker.
+        """
+        epochs = self._verifications.get(producer_id, {})
+        for asked in list(epochs):
+            if asked < epoch or version < EPOCH_PER_TRANSACTION:
+                del epochs[asked]
+        if not epochs:
+            self._verifications.pop(producer_id, None)
 
     def close_below(self, offset: int) -> list[OpenTransaction]:
         """Ends the transactions that began below an offset, without a marker, and returns them."""

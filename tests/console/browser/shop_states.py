@@ -46,6 +46,7 @@ VIEWS: Final = (
     State("pipelines", "/pipelines"),
     State("pipeline", f"/pipelines/{PIPELINE}"),
     State("broker", "/broker"),
+    State("json-api", "/json-api?open=post_topics"),
 )
 """Each view once, with something to show."""
 

@@ -83,6 +83,10 @@ def test_the_page_says_that_the_broker_is_gone_and_goes_on_when_it_is_back(
         banner.wait_for(timeout=TOLD_MS)
         tail.get_by_text("The cluster has not answered since").wait_for(timeout=TOLD_MS)
         assert row.count() == 1, "what was known is still shown"
+        late = page.context.new_page()
+        open_address(late, console.url, "/")
+        late.get_by_text(banner.inner_text()).wait_for()  # the same time for who comes later
+        late.close()
         killable.start()
         banner.wait_for(state="detached", timeout=TOLD_MS)
         write(killable.address, "after")

@@ -86,6 +86,8 @@ class ClusterPoller:
         self._background_hurry = asyncio.Event()
         self._was_watched = False
         self._reachable = asyncio.Event()
+        # Of the newest answer; before the first one, since when the console has asked.
+        self._answered_at_ms = _now_ms()
         # Of the thread.
         self._thread_clients: Clients | None = None
         self._questions: ClusterQuestions | None = None
@@ -195,6 +197,7 @@ class ClusterPoller:
 
     def _publish(self, found: ClusterSnapshot) -> None:
         self._snapshot = with_addresses(found, self._addresses)
+        self._answered_at_ms = _now_ms()
         self._reachable.set()
         self._has_snapshot.set()
         self._live.send(
@@ -211,7 +214,11 @@ class ClusterPoller:
         self._history.add_gap(_now_ms())
         cause = error.__cause__
         reason = cause.message if isinstance(cause, KafkaError) else str(error)
-        state = {"state": "unreachable", "reason": in_process.without_hosts(reason)}
+        state = {
+            "state": "unreachable",
+            "reason": in_process.without_hosts(reason),
+            "since_ms": self._answered_at_ms,
+        }
         self._live.send(ServerEvent("snapshot", state), is_state=True)
 
     async def _run_background(self) -> None:

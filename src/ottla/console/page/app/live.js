@@ -79,7 +79,7 @@ onEvent("snapshot", (found) => {
   live.update({
     cluster: found.state,
     reason: found.reason ?? null,
-    unreachableSince: isUp ? null : (found.since_ms ?? live.value.unreachableSince ?? Date.now()),
+    unreachableSince: isUp ? null : found.since_ms,
     version: found.version ?? live.value.version,
     atMs: found.at_ms ?? live.value.atMs,
   });

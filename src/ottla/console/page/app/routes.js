@@ -18,6 +18,7 @@ export const ROUTES = [
   { path: "/pipelines", view: "pipelines", label: "Pipelines", key: "l", section: "Programs" },
   { path: "/pipelines/:name", view: "pipeline" },
   { path: "/broker", view: "broker", label: "Broker", key: "b", section: "Cluster" },
+  { path: "/json-api", view: "json_api", label: "JSON API", key: "j", section: "Cluster" },
 ];
 
 const LOADERS = {
@@ -39,6 +40,7 @@ const LOADERS = {
   pipelines: () => import("./views/pipelines.js"),
   pipeline: () => import("./views/pipeline.js"),
   broker: () => import("./views/broker.js"),
+  json_api: () => import("./views/json_api.js"),
 };
 
 export const loadView = async (name) => (await LOADERS[name]()).default;
