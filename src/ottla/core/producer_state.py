@@ -216,6 +216,11 @@ class ProducerStates:
         return self._producers.get(producer_id)
 
     @property
+    def has_open(self) -> bool:
+        """Whether a transaction is open."""
+        return bool(self._open)
+
+    @property
     def first_open_offset(self) -> int | None:
         """The first offset of the earliest open transaction."""
         return min(self._open) if self._open else None
