@@ -117,6 +117,11 @@ class MeasuredRun:
     rows: Sequence[MeasuredRow]
 
     @property
+    def is_busy(self) -> bool:
+        """Whether other programs wanted more than the machine has: then rates and durations say little."""
+        return max(self.load_before, self.load_after) > float(self.machine["cores"])
+
+    @property
     def kind(self) -> tuple[str | int, ...]:
         return tuple(self.machine[name] for name in MACHINE_KIND)
 

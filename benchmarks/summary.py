@@ -67,6 +67,7 @@ CLIENT_ROWS = (
     "client produce, send",
     "client produce, send, on_delivery",
     "client produce, send_many",
+    "client produce, send_arrow",
     "client consume, poll",
     "client consume, aio poll",
     "client consume, poll_arrow",

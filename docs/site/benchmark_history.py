@@ -23,8 +23,10 @@ Each run of `make bench` that was kept in `benchmarks/history` is a point; [Benc
 rows are and how they are measured. The left chart is the ratio to Apache Kafka (our clients: to confluent-kafka) in
 the same run: above the dashed line Ottla is faster, and for rows marked "less is better" below it Ottla needs less.
 The right chart is the processor time of one Ottla process for a request, relative to the first run. Both axes are
-logarithmic; a bar is from the least to the most of the rounds. Machines differ between runs and were often busy, so
-trust ratios more than times. The blue line is one process, the orange line two workers.
+logarithmic; a bar is from the least to the most of the rounds. The blue line is one process, the orange line two
+workers. A hollow point is a run while other programs wanted more than the cores of the machine: rates and durations
+of such a run say little, because each program gets a part of a core that depends on its number of threads.
+Processor time per request says more, and is still higher than on a quiet machine.
 
 """
 
@@ -35,6 +37,7 @@ class Point(NamedTuple):
     position: int
     figure: Figure
     title: str
+    is_busy: bool = False
 
 
 class Series(NamedTuple):
@@ -97,7 +100,7 @@ def ratio_points(line: Line, runs: Sequence[MeasuredRun], peer: str) -> list[Poi
         figure = (
             rounds if rounds is not None and line.is_main_measure else Figure(ratio, ratio, ratio)
         )
-        points.append(Point(position, figure, f"{run.commit}, {peer}: {ratio:.2f}"))
+        points.append(Point(position, figure, f"{run.commit}, {peer}: {ratio:.2f}", run.is_busy))
     return points
 
 
@@ -112,7 +115,7 @@ def cost_points(line: Line, runs: Sequence[MeasuredRun]) -> list[Point]:
         first = first or cost.median
         figure = Figure(cost.median / first, cost.least / first, cost.most / first)
         title = f"{run.commit}: {number(cost.median)}, {figure.median:.2f} of the first"
-        points.append(Point(position, figure, title))
+        points.append(Point(position, figure, title, run.is_busy))
     return points
 
 
@@ -146,10 +149,11 @@ def chart(all_series: Sequence[Series], run_count: int, title: str) -> str:
         for each in series.points:
             at = f"{x(each.position):.1f}"
             least, most = y(each.figure.least), y(each.figure.most)
+            fill = "none" if each.is_busy else color
             parts.append(
                 f'<line x1="{at}" x2="{at}" y1="{least:.1f}" y2="{most:.1f}" stroke="{color}" '
                 f'stroke-opacity="0.4" stroke-width="3"/><circle cx="{at}" cy="{y(each.figure.median):.1f}" '
-                f'r="3" fill="{color}"><title>{escape(each.title)}</title></circle>'
+                f'r="3" fill="{fill}" stroke="{color}"><title>{escape(each.title)}</title></circle>'
             )
     newest = next((series.points[-1].figure.median for series in all_series if series.points), 1.0)
     label = f"{title}; newest {newest:.2f}"

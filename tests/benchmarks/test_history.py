@@ -442,6 +442,16 @@ def test_the_page_has_a_point_for_each_run(charts: ModuleType) -> None:
     assert "offset commit" not in page
 
 
+def test_a_run_on_a_busy_machine_has_hollow_points(charts: ModuleType) -> None:
+    quiet = measured_run(measured_row(500.0))
+    busy = replace(quiet, load_after=2.5)
+    assert not quiet.is_busy
+    page = charts.page([quiet, busy])
+    row = next(line for line in page.splitlines() if "1 KB x 900 (raw), MB/s" in line)
+    assert row.count("<circle") == 4
+    assert row.count('r="3" fill="none"') == 2
+
+
 def test_what_is_faster_is_higher(charts: ModuleType) -> None:
     points = [
         charts.Point(at, Figure(ratio, ratio, ratio), "") for at, ratio in enumerate((0.5, 2.0))
