@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,11 @@ def url_of(broker: ServingWorkers, event: str) -> str:
     return found[0]
 
 
+def is_registered(subject: str, schema: object) -> bool:
+    """Whether the registry takes a schema; one that has just lost its broker may not."""
+    return ask(subject, schema)[0] == 200
+
+
 @pytest.mark.long
 def test_a_registry_goes_on_whichever_worker_is_killed(tmp_path: Path) -> None:
     with serving_workers(tmp_path, 2, "--registry", "127.0.0.1:0") as broker:
@@ -57,7 +63,7 @@ def test_a_registry_goes_on_whichever_worker_is_killed(tmp_path: Path) -> None:
         for node_id in (1, 2):
             subject = f"{url}/subjects/s{node_id}/versions"
             schema = {"schema": json.dumps({"type": "fixed", "name": f"F{node_id}", "size": 1})}
-            becomes(lambda at=subject, new=schema: ask(at, new)[0] == 200, broker)
+            becomes(partial(is_registered, subject, schema), broker)
             broker.kill_worker(node_id)
             broker.wait_for("worker_started", count=2, node=node_id)
         becomes(lambda: ask(f"{url}/subjects") == (200, ["s1", "s2"]), broker)
