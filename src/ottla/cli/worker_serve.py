@@ -120,10 +120,11 @@ async def _start(supervisor: Supervisor, settings: SupervisorSettings) -> None:
         raise CommandError(str(error), "stop it, or give another folder with --data DIR") from error
     logger.info(
         "broker_started",
-        "Ottla %(version)s serves as nodes %(nodes)s of cluster %(cluster)s, data in %(data)s, "
-        "%(topics)d topic(s), ready in %(seconds).3f s",
+        "Ottla %(version)s serves with %(workers)d workers from node %(node)d on, of cluster %(cluster)s, data in "
+        "%(data)s, %(topics)d topic(s), ready in %(seconds).3f s",
         version=VERSION,
-        nodes=", ".join(map(str, supervisor.members)),
+        node=settings.config.node_id,
+        workers=settings.worker_count,
         cluster=supervisor.cluster_id,
         listen=str(supervisor.endpoint),
         data=settings.data_dir,
