@@ -101,7 +101,8 @@ class WorkerNeighbours:
                 from ottla.cli.console.registry_access import with_key
 
                 door, key = with_key(door)
-            self._registry = await self._start_registry(door)
+            await self._start_registry(door)
+            assert self._registry is not None
             access = None if key is None else key.access(self._registry)
         if self._settings.console is not None:
             self._console = ConsoleSupervisor(self._settings.console, self._console_servers, access)
@@ -109,19 +110,25 @@ class WorkerNeighbours:
                 await self._console.start()
             print(f"console at {self._console.door.url}", flush=True)
 
-    async def _start_registry(self, door: Door) -> SchemaRegistry:
+    async def _start_registry(self, door: Door) -> None:
         from ottla.schemas.registry.embedded import SchemaRegistry
 
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         servers = self.servers.bootstrap_servers(IN_PROCESS.name)
         registry = SchemaRegistry(bootstrap_servers=servers, listen=door)
+        starting = asyncio.ensure_future(asyncio.to_thread(registry.start))
         try:
-            await asyncio.to_thread(registry.start)
+            await asyncio.shield(starting)
         except ConfigError as error:
-            raise CommandError(
-                str(error), "--registry HOST:PORT chooses another address"
-            ) from error
-        return registry
+            advice = "--registry HOST:PORT chooses another address"
+            raise CommandError(str(error), advice) from error
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled: the stop waits for it, and then stops the registry.
+            await asyncio.wait([starting])
+            if starting.exception() is None:
+                self._registry = registry
+            raise
+        self._registry = registry
 
     def _console_servers(self) -> ConsoleServers:
         login, config = self._login, self._settings.config
