@@ -23,6 +23,7 @@ from ottla.broker.topics import adopt_partitions
 from ottla.broker.workers.catalog_commits import CatalogCommits
 from ottla.broker.workers.child_processes import ChildProcesses
 from ottla.broker.workers.messages import (
+    AboutToServe,
     Accepted,
     Alive,
     Answered,
@@ -446,6 +447,8 @@ class Supervisor:
             case Epochs():
                 worker.epochs = message.epochs
                 self._send_to_all(EpochsOf(worker.node_id, message.epochs), besides=worker)
+            case AboutToServe():
+                self._commits.serves(worker.node_id)
             case Ready():
                 self._serves(worker)
             case Failed():
