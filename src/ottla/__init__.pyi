@@ -57,6 +57,10 @@ from ottla.client.send.delivery import (
     RecordFuture,
     SentRecords,
 )
+from ottla.client.send.sent_rows import (
+    SentRows,
+    WrittenRows,
+)
 from ottla.client.state.metadata import (
     ClusterMetadata,
 )
@@ -144,6 +148,7 @@ __all__ = [
     "SchemaRegistry",
     "Security",
     "SentRecords",
+    "SentRows",
     "SerializationError",
     "Serializer",
     "SubscriptionPattern",
@@ -152,4 +157,5 @@ __all__ = [
     "TlsError",
     "TopicPartition",
     "WakeupError",
+    "WrittenRows",
 ]

@@ -27,13 +27,15 @@ Value = float | Histogram
 class Page:
     """The page of one scrape; samples are grouped by metric, in the order in which metrics were first added."""
 
-    def __init__(self) -> None:
+    def __init__(self, **common: str) -> None:
+        """`common` are labels of all samples that have no others of these names, and were not rendered before."""
+        self._common = common
         self._samples: dict[Metric, list[tuple[Labels, Value]]] = {}
         self._rendered: dict[Metric, list[tuple[str, float]]] = {}
 
     def add(self, metric: Metric, value: Value, **labels: str) -> None:
         """One sample."""
-        self._samples.setdefault(metric, []).append((labels, value))
+        self._samples.setdefault(metric, []).append(({**self._common, **labels}, value))
 
     def add_rendered(self, metric: Metric, labels: str, value: float) -> None:
         """One sample whose labels were rendered before; all samples of its metric have to be such."""
@@ -72,6 +74,23 @@ class Page:
             yield from _heading(metric)
             for text, value in rendered:
                 yield f"{metric.name}{text} {_number(value)}\n"
+
+
+def merged_pages(pages: Iterable[bytes]) -> Iterator[bytes]:
+    """The text of several pages as that of one, in which the samples of a metric are together."""
+    families: dict[bytes, list[bytes]] = {}
+    for page in pages:
+        # Neither labels nor texts have line ends of their own.
+        for family in (b"\n" + page).split(b"\n# HELP ")[1:]:
+            name = family.partition(b" ")[0]
+            known = families.get(name)
+            if known is None:
+                families[name] = [b"# HELP " + family.rstrip(b"\n") + b"\n"]
+            else:
+                _, _, samples = family.split(b"\n", 2)
+                known.append(samples.rstrip(b"\n") + b"\n")
+    for parts in families.values():
+        yield b"".join(parts)
 
 
 def _heading(metric: Metric) -> Iterator[str]:

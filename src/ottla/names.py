@@ -9,6 +9,7 @@ NAMES = {
     "ottla.client.blocking.consumer": "Consumer",
     "ottla.client.blocking.producer": "Producer",
     "ottla.client.send.delivery": "RecordFuture SentRecords",
+    "ottla.client.send.sent_rows": "SentRows WrittenRows",
     "ottla.client.metrics.health": "ConsumerHealth",
     "ottla.client.plugins.interceptors": "ConsumerInterceptor ProducerInterceptor",
     "ottla.client.model": """

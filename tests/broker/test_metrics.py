@@ -206,7 +206,7 @@ def test_requests_have_their_turn_while_a_wide_topic_is_looked_at() -> None:
         cluster.join(node)
         node.topics.create([NewTopic("wide", partitions, 1, {}, {})])
         turns = 0
-        page = asyncio.ensure_future(metrics.page_of(cluster, {}, LoopMonitor(lambda: 0)))
+        page = asyncio.ensure_future(metrics.page_of(cluster, {}, LoopMonitor(lambda: 0), {}))
         while not page.done():
             await asyncio.sleep(0)
             turns += 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from ottla.admin import ListedOffset, ProducerState
+from ottla.client.arrow_records import ArrowRecords
 from ottla.client.model import (
     ConsumerRecord,
     ConsumerRecords,
@@ -93,3 +95,12 @@ def test_records_are_a_sequence(counts: list[tuple[TopicPartition, int]]) -> Non
     assert polled.index(record(A0, 1)) == 1
     assert list(reversed(polled))[-1] == record(A0, 0)
     assert polled.count(record(A0, 1)) == 1
+
+
+def test_arrow_records_are_a_table_and_a_stream_also_without_records() -> None:
+    rows = pa.table({"value": [b"tea", b"cake"]})
+    for table in (rows, rows.slice(0, 0)):
+        records = ArrowRecords(table.to_batches(), {}, rows.schema)
+        assert len(records) == len(table)
+        assert records.to_table() == table
+        assert pa.RecordBatchReader.from_stream(records).read_all() == table

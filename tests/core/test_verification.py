@@ -83,9 +83,11 @@ class Log:
         kind: MarkerType = MarkerType.COMMIT,
         coordinator_epoch: int = 0,
         producer_id: int = PID,
+        version: int = 1,
     ) -> Any:
         data = marker_batch(producer_id, epoch, kind, coordinator_epoch=coordinator_epoch)
         ended = self.partition.apply(header_of(data), self.partition.end_offset, data, NOW_MS)
+        self.partition.producers.end_verifications(producer_id, epoch, version)
         self.partition.advance_high_watermark(self.partition.end_offset)
         return ended
 
@@ -122,6 +124,29 @@ def test_a_marker_in_between_ends_the_guard() -> None:
     log.mark(0, MarkerType.ABORT)
     assert log.append(verification, 0) == INVALID_STATE
     assert log.partition.producers.first_open_offset is None
+
+
+def test_a_marker_leaves_the_next_transaction_its_guard() -> None:
+    """Node 1 leads, node 2 coordinates, and their requests cross.
+
+    The producer ends a transaction of epoch 0 and begins the next one, of epoch 1. Node 1 asks node 2 about it. The
+    marker arrives at node 1, and its answer at node 2, before the question: so node 2 confirms.
+    """
+    log = Log()
+    assert log.append(log.ask(0), 0) is APPEND
+    late = log.ask(1, epoch=0)
+    assert late is VERIFICATION_NOT_NEEDED
+    verification = log.ask(0, epoch=1)
+    log.mark(1, version=2)
+    assert log.append(verification, 0, epoch=1) is APPEND
+    # Nothing that was asked for an ended transaction serves any more.
+    verification = log.ask(0, epoch=2)
+    log.mark(3, version=2)
+    assert log.append(verification, 0, epoch=2) == OLD_EPOCH
+    # Transactions of version 1 share their epoch, so that a guard could be of the ended one.
+    verification = log.ask(0, epoch=3)
+    log.mark(3, version=1)
+    assert log.append(verification, 0, epoch=3) == INVALID_STATE
 
 
 def test_what_comes_after_a_refused_batch_waits_for_it_although_the_producer_is_forgotten() -> None:

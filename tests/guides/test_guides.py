@@ -22,6 +22,15 @@ FENCES = {"python", "console", "text", "diff", "mermaid"}
 PIECES = {"delivery-guarantees.md", "spark-source.md"}
 
 
+# Libraries whose blocks are left out of a page's program: one with each runs below, where it is installed.
+DATA_FRAMES = ("duckdb", "pandas", "polars")
+
+
+def data_frames_of(block: str) -> str | None:
+    """The library of data frames that a block imports."""
+    return next((name for name in DATA_FRAMES if f"import {name}\n" in block), None)
+
+
 def blocks_of(page: Path) -> list[str]:
     """The python blocks of a page."""
     found = FENCE.findall(page.read_text(encoding="utf-8"))
@@ -48,12 +57,33 @@ PAGES = [page for page in DOCUMENTS if page.name not in PIECES and blocks_of(pag
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_programs_of_a_page_run(page: Path, tmp_path: Path) -> None:
     tests = [block for block in blocks_of(page) if "def test_" in block]
-    program = "\n".join(block for block in blocks_of(page) if block not in tests)
+    blocks = [block for block in blocks_of(page) if data_frames_of(block) is None]
+    program = "\n".join(block for block in blocks if block not in tests)
     run(["-c", program], tmp_path)
     for number, block in enumerate(tests):
         path = tmp_path / f"test_{number}.py"
         path.write_text(block, encoding="utf-8")
         run(["-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)], tmp_path)
+
+
+@pytest.mark.parametrize("name", DATA_FRAMES)
+def test_records_go_into_data_frames_in_one_line(name: str, tmp_path: Path) -> None:
+    pytest.importorskip(
+        name, reason=f"{name} is not installed: the guide's line for it was not run"
+    )
+    blocks = blocks_of(GUIDES / "consuming.md")
+    wanted = [block for block in blocks if data_frames_of(block) in (None, name)]
+    assert any(data_frames_of(block) == name for block in wanted)
+    # Not with warnings as errors: they are the library's own.
+    result = subprocess.run(
+        [sys.executable, "-c", "\n".join(wanted)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=100,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)

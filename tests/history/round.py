@@ -377,6 +377,7 @@ class Round:
                 "values sent": len(found.owner),
                 "values polled": sum(len(reader.steps) for reader in found.readers.values()),
                 "broker starts": self._broker.starts,
+                **self._broker.counts(),
             }
         )
         report.deeds = self.deeds + Counter(self._proxy.deeds)

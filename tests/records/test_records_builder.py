@@ -207,7 +207,11 @@ def test_callbacks_are_kept_with_what_was_sent(kernel: Any) -> None:
     last = builder.append_sent(kind, None, 5, None, b"3", (), "last")
     builder.close()
     assert builder.append_sent(kind, None, 5, None, b"4", (), "too late") is None
-    assert builder.callbacks == [(first, "first"), (last, "last")]
+    places = [
+        (sent._index, sent._timestamp, sent._key_size, sent._value_size) for sent in (first, last)
+    ]
+    assert builder.callbacks.entries() == [(*places[0], "first"), (*places[1], "last")]
+    assert len(builder.callbacks) == 2
     assert builder.record_count == 3
     assert kernel.RecordsBuilder(30).callbacks is None
 
@@ -256,8 +260,10 @@ def test_threads_append_at_the_same_time(kernel: Any) -> None:
     assert len(extended) == taken[0] + taken[2]
     assert all(records[index].value == value for index, value in extended.items())
     # Every callback was kept, with the place of its record.
-    for sent, name in builder.callbacks:
-        assert records[sent._index].value == b"%d" % name
+    for index, timestamp, key_size, value_size, name in builder.callbacks.entries():
+        assert records[index].value == b"%d" % name
+        assert records[index].timestamp == timestamp
+        assert (key_size, value_size) == (len(b"%d" % name),) * 2
     assert len(builder.callbacks) == taken[1] + taken[3]
 
 

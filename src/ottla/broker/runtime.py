@@ -71,6 +71,9 @@ class BrokerSettings:
     console: BrokerConsole | None = None
     # No other code runs on its loop, so that every blocking of the loop is logged.
     has_own_process: bool = False
+    # A worker: its supervisor serves its pages, that of the metrics among them if it has one.
+    tells_pages: bool = False
+    has_metrics_page: bool = False
     # Passwords by user's name: their credentials are set if they do not fit.
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     # Where nodes have to listen that listened before, by the names of listeners, whatever `listeners` says.
@@ -79,7 +82,7 @@ class BrokerSettings:
     @property
     def is_watched(self) -> bool:
         """Whether anything will ask for metrics or internals, so that requests and events are counted and kept."""
-        return self.metrics is not None or self.console is not None
+        return self.metrics is not None or self.console is not None or self.tells_pages
 
     @property
     def node_ids(self) -> range:
@@ -281,8 +284,10 @@ class RunningBroker:
             from ottla.broker.internals.collection import BrokerParts
             from ottla.broker.metrics.monitoring import Monitoring
 
+            settings = self._settings
+            labels = {"node": str(settings.config.node_id)} if settings.tells_pages else {}
             parts = BrokerParts(
-                self.cluster, self.servers, self._loop_monitor, self._settings.data_dir
+                self.cluster, self.servers, self._loop_monitor, settings.data_dir, labels
             )
             self._monitoring = Monitoring(parts, self._ring, self._settings.metrics)
             await self._monitoring.start()
@@ -310,7 +315,8 @@ class RunningBroker:
 
     async def _bind(self, node_id: int) -> Server:
         node = Node(self.cluster, self._settings.config_of(node_id))
-        node.has_metrics_page = self._settings.metrics is not None
+        settings = self._settings
+        node.has_metrics_page = settings.metrics is not None or settings.has_metrics_page
         known = self.addresses[node_id]
         server = Server(
             node,
@@ -329,6 +335,11 @@ class RunningBroker:
         self.servers[node_id] = server
         self.addresses[node_id] = dict(node.endpoints)
         return server
+
+    async def tell_pages(self, connection: socket.socket) -> None:
+        """Tells metrics and internals over a connection to whoever has started this process."""
+        assert self._monitoring is not None
+        await self._monitoring.accept(connection)
 
     def in_process_servers(self) -> str:
         """The addresses of all running nodes for clients in this process, which need no login and may do anything."""
@@ -459,7 +470,7 @@ async def start_broker(
             _check_is_free(settings.metrics.endpoint)
         if settings.console is not None:
             _check_is_free(settings.console.door.endpoint)
-    ring = _event_ring(settings)
+    ring = event_ring(settings)
     try:
         return await _start_broker(settings, instruments, ring)
     except BaseException:
@@ -468,7 +479,7 @@ async def start_broker(
         raise
 
 
-def _event_ring(settings: BrokerSettings) -> EventRing | None:
+def event_ring(settings: BrokerSettings) -> EventRing | None:
     """The events of this process if it is the broker's own, else those of the broker's part of it."""
     if not settings.is_watched:
         return None

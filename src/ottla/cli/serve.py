@@ -112,7 +112,7 @@ def serve(arguments: Arguments) -> int:
 
 def _check_workers(arguments: Arguments, settings: BrokerSettings) -> None:
     """Refuses what several workers do not have."""
-    for flag in ("--metrics", "--registry", "--console"):
+    for flag in ("--registry", "--console"):
         if getattr(arguments, flag.removeprefix("--")) is not None:
             raise ConfigError(
                 f"{flag} needs a broker of one process: leave out --workers, or {flag}"
@@ -293,7 +293,7 @@ async def _serve(settings: BrokerSettings, registry_door: Door | None, *, logs_j
     _log_listeners(broker)
     if not logs_json:
         _warn_of_open_listeners(broker)
-        _warn_of_open_doors(
+        warn_of_open_doors(
             broker.metrics_door, None if registry is None else registry.door, settings.console
         )
     print(f"listening on {broker.endpoint}", flush=True)
@@ -380,7 +380,7 @@ def warn_of_open_listener(name: str, endpoint: Endpoint, config: BrokerConfig) -
     )
 
 
-def _warn_of_open_doors(
+def warn_of_open_doors(
     metrics: Door | None, registry: Door | None, console: BrokerConsole | None
 ) -> None:
     console_door = None if console is None or not console.is_open else console.door

@@ -13,6 +13,7 @@ from functools import partial
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.runtime import BrokerSettings
 from ottla.broker.workers.child_processes import ChildProcesses, run_forking
+from ottla.broker.workers.served_pages import ServedPages
 from ottla.broker.workers.supervisor import Supervisor, SupervisorSettings
 from ottla.cli import worker
 from ottla.cli.commands.syntax import Arguments
@@ -22,8 +23,10 @@ from ottla.cli.serve import (
     LISTEN_ADVICE,
     log_level_of,
     note_signal,
+    warn_of_open_doors,
     warn_of_open_listener,
 )
+from ottla.doors.door import Door
 from ottla.events import EventLog
 from ottla.ports.errors import InUseError
 from ottla.version import VERSION
@@ -50,38 +53,55 @@ def serve_with_workers(settings: BrokerSettings, arguments: Arguments) -> int:
             users=settings.users,
             log_format=arguments.log_format,
             log_level=log_level_of(arguments),
+            tells_pages=settings.is_watched,
+            has_metrics_page=settings.metrics is not None,
         )
-        return run_forking(partial(_serve, supervised), worker.work)
+        return run_forking(partial(_serve, supervised, settings.metrics), worker.work)
 
 
-async def _serve(settings: SupervisorSettings, children: ChildProcesses) -> int:
+async def _serve(
+    settings: SupervisorSettings, metrics: Door | None, children: ChildProcesses
+) -> int:
     loop = asyncio.get_running_loop()
     stopping: asyncio.Future[str] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, note_signal, stopping, number.name)
-    supervisor = await _start(settings, children)
+    supervisor = Supervisor(settings, children)
+    pages = None if metrics is None else ServedPages(supervisor, metrics)
+    await _start(supervisor, settings, pages)
     _log_listeners(supervisor, settings)
     if settings.log_format != "json":
         for name in supervisor.open_listeners:
             warn_of_open_listener(name, supervisor.common_endpoints[name], settings.config)
+        if pages is not None:
+            warn_of_open_doors(pages.door, None, None)
     print(f"listening on {supervisor.endpoint}", flush=True)
     reason = await stopping
     logger.info("broker_stopping", "stopping, because of %(signal)s", signal=reason)
     began = time.monotonic()
+    if pages is not None:
+        pages.stopping()
     await supervisor.stop()
+    if pages is not None:
+        await pages.stop()
     seconds = round(time.monotonic() - began, 3)
     logger.info("broker_stopped", "stopped cleanly in %(seconds).3f s", seconds=seconds)
     return DONE
 
 
-async def _start(settings: SupervisorSettings, children: ChildProcesses) -> Supervisor:
+async def _start(
+    supervisor: Supervisor, settings: SupervisorSettings, pages: ServedPages | None
+) -> None:
     began = time.monotonic()
-    supervisor = Supervisor(settings, children)
+    flag = "--metrics"
     try:
+        if pages is not None:
+            await pages.start()
+        flag = "--listen"
         await supervisor.start()
     except ListenError as error:
         advice = LISTEN_ADVICE.get(error.errno or 0, "")
-        raise CommandError(str(error), advice.format(flag="--listen")) from error
+        raise CommandError(str(error), advice.format(flag=flag)) from error
     except InUseError as error:
         raise CommandError(str(error), "stop it, or give another folder with --data DIR") from error
     logger.info(
@@ -98,7 +118,9 @@ async def _start(settings: SupervisorSettings, children: ChildProcesses) -> Supe
         partitions=supervisor.partition_count,
         seconds=round(time.monotonic() - began, 3),
     )
-    return supervisor
+    if pages is not None:
+        pages.serving()
+        logger.info("metrics_served", "metrics at %(url)s", url=f"{pages.door.url}/metrics")
 
 
 def _log_listeners(supervisor: Supervisor, settings: SupervisorSettings) -> None:

@@ -1,9 +1,9 @@
-"""The result of `Consumer.poll_arrow`."""
+"""The result of `Consumer.poll_arrow`, and what `Producer.send_arrow` takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ottla.client.model import OffsetAndMetadata
 from ottla.client.plugins.interceptors import ConsumerInterceptors
@@ -12,17 +12,38 @@ from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ottla.records.arrow import RecordColumns
 
 
-class ArrowRecords:
-    """Records of one poll as Arrow columns, partition after partition, each in the order of its log."""
+class ArrowStream(Protocol):
+    """What exports Arrow's C streams: data frames of Polars and pandas, relations of DuckDB."""
 
-    __slots__ = ("batches", "next_offsets")
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """A capsule of an ArrowArrayStream."""
+
+
+ArrowRows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream"
+"""Rows to send, with the columns of records."""
+
+
+class ArrowRecords:
+    """Records of one poll as Arrow columns, partition after partition, each in the order of its log.
+
+    It exports an Arrow stream: `polars.DataFrame(records)` and `duckdb.sql("FROM records")` read it without a copy.
+    """
+
+    __slots__ = ("batches", "next_offsets", "schema")
 
     def __init__(
-        self, batches: list[Any], next_offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self,
+        batches: list[Any],
+        next_offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        schema: pa.Schema,
     ) -> None:
+        self.schema = schema
+        """The schema of the columns, also if there are no records."""
         self.batches = batches
         """`pyarrow.RecordBatch`es of the requested schema; none if there are no records."""
         self.next_offsets = next_offsets
@@ -30,6 +51,16 @@ class ArrowRecords:
 
     def __len__(self) -> int:
         return sum(batch.num_rows for batch in self.batches)
+
+    def to_table(self) -> pa.Table:
+        """The records as one `pyarrow.Table`."""
+        from ottla.records.arrow_schema import pa
+
+        return pa.Table.from_batches(self.batches, self.schema)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The records for every library that reads Arrow's C streams."""
+        return self.to_table().__arrow_c_stream__(requested_schema)
 
 
 def columns_for(

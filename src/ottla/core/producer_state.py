@@ -216,6 +216,11 @@ class ProducerStates:
         return self._producers.get(producer_id)
 
     @property
+    def has_open(self) -> bool:
+        """Whether a transaction is open."""
+        return bool(self._open)
+
+    @property
     def first_open_offset(self) -> int | None:
         """The first offset of the earliest open transaction."""
         return min(self._open) if self._open else None
@@ -260,6 +265,10 @@ class ProducerStates:
             return None if same_epoch else Refused(ErrorCode.INVALID_TXN_STATE)
         known = self._verifications.get(batch.producer_id, {}).get(batch.producer_epoch)
         if known is None or known is not verification:
+            if verification is not None and verification.version >= EPOCH_PER_TRANSACTION:
+                # The marker of the producer's last transaction came while the coordinator was asked about this one,
+                # which has an epoch of its own: the producer sends the batch again, and the coordinator is asked again.
+                return Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
             return Refused(ErrorCode.INVALID_TXN_STATE)
         if producer is not None:
             return None
@@ -355,7 +364,6 @@ class ProducerStates:
         now_ms: int,
     ) -> EndedTransaction | None:
         """Ends the producer's open transaction, if there is one."""
-        self._verifications.pop(producer_id, None)
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._producers[producer_id] = ProducerEntry(producer_id)
@@ -372,6 +380,19 @@ class ProducerStates:
         producer.transaction_first_offset = NO_OFFSET
         del self._open[first_offset]
         return EndedTransaction(producer_id, first_offset, offset, is_abort)
+
+    def end_verifications(self, producer_id: int, epoch: int, version: int) -> None:
+        """Forgets what was asked for the transaction that a new marker ends.
+
+        A marker of version 2 has an epoch that this transaction did not have: a batch with it begins the next one. Its
+        leader may have asked before the marker came, and may be answered after the coordinator has heard of the marker.
+        """
+        epochs = self._verifications.get(producer_id, {})
+        for asked in list(epochs):
+            if asked < epoch or version < EPOCH_PER_TRANSACTION:
+                del epochs[asked]
+        if not epochs:
+            self._verifications.pop(producer_id, None)
 
     def close_below(self, offset: int) -> list[OpenTransaction]:
         """Ends the transactions that began below an offset, without a marker, and returns them."""

@@ -1,4 +1,6 @@
 # The pure twin has the same signatures, which are written down there.
+from ottla.records._client_kernel_py import Callbacks as Callbacks
+from ottla.records._client_kernel_py import QuickWriter as QuickWriter
 from ottla.records._client_kernel_py import RecordsBuilder as RecordsBuilder
 from ottla.records._client_kernel_py import RecordsReader as RecordsReader
 from ottla.records._client_kernel_py import SentRecord as SentRecord

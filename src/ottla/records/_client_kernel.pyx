@@ -53,8 +53,30 @@ cdef extern from *:
         if (tracked) PyObject_GC_Track(record);
         return record;
     }
+
+    /* The six fields of a RecordMetadata, in order: strings and numbers, so it is no part of a cycle. */
+    static PyObject *ottla_new_metadata(PyObject *type, PyObject *topic, PyObject *partition,
+                                        PyObject *offset, PyObject *timestamp, PyObject *key_size,
+                                        PyObject *value_size) {
+        PyObject *metadata = (PyObject *)PyObject_GC_NewVar(PyTupleObject, (PyTypeObject *)type, 6);
+        if (metadata == NULL) return NULL;
+    #if PY_VERSION_HEX >= 0x030E0000
+        ((PyTupleObject *)metadata)->ob_hash = -1;
+    #endif
+        Py_INCREF(topic); PyTuple_SET_ITEM(metadata, 0, topic);
+        Py_INCREF(partition); PyTuple_SET_ITEM(metadata, 1, partition);
+        Py_INCREF(offset); PyTuple_SET_ITEM(metadata, 2, offset);
+        Py_INCREF(timestamp); PyTuple_SET_ITEM(metadata, 3, timestamp);
+        Py_INCREF(key_size); PyTuple_SET_ITEM(metadata, 4, key_size);
+        Py_INCREF(value_size); PyTuple_SET_ITEM(metadata, 5, value_size);
+        return metadata;
+    }
     """
     bint ottla_is_plain_tuple(object type)
+    object ottla_new_metadata(
+        object type, object topic, object partition, object offset, object timestamp,
+        object key_size, object value_size
+    )
     object ottla_new_consumer_record(
         object type, object topic, object partition, object offset, object timestamp,
         object timestamp_type, object key, object value, object headers, object leader_epoch,
@@ -114,6 +136,107 @@ cdef class SentRecord:
         self._value_size = value_size
 
 
+cdef struct Sent:
+    int64_t index
+    int64_t timestamp
+    int64_t key_size
+    int64_t value_size
+
+
+cdef class Callbacks:
+    """The callbacks of records of a batch, with the record's index and its metadata that is known before it is sent.
+
+    Numbers are kept outside of Python: thousands of objects would be the collector's work until the batch ends.
+    """
+
+    cdef list functions
+    cdef Sent *sent
+    cdef Py_ssize_t room
+
+    def __cinit__(self):
+        self.functions = []
+        self.sent = NULL
+        self.room = 0
+
+    def __dealloc__(self):
+        free(self.sent)
+
+    def __len__(self):
+        return len(self.functions)
+
+    cdef int make_room(self) except -1:
+        """Room for one more, so that nothing can fail when it is added."""
+        cdef Py_ssize_t wanted
+        cdef Sent *larger
+        if len(self.functions) >= self.room:
+            wanted = max(64, 2 * self.room)
+            larger = <Sent *> realloc(self.sent, wanted * sizeof(Sent))
+            if larger is NULL:
+                raise MemoryError
+            self.sent = larger
+            self.room = wanted
+        return 0
+
+    cdef int put(
+        self, int64_t index, int64_t timestamp, int64_t key_size, int64_t value_size, object function
+    ) except -1:
+        cdef Sent *sent = self.sent + len(self.functions)
+        sent.index = index
+        sent.timestamp = timestamp
+        sent.key_size = key_size
+        sent.value_size = value_size
+        self.functions.append(function)
+        return 0
+
+    def add(
+        self, int64_t index, int64_t timestamp, int64_t key_size, int64_t value_size, function
+    ):
+        """Add the callback of a record."""
+        self.make_room()
+        self.put(index, timestamp, key_size, value_size, function)
+
+    def entries(self):
+        """Index, timestamp, sizes of key and value, and callback of each record."""
+        cdef list found = []
+        cdef Py_ssize_t number
+        cdef Sent sent
+        for number in range(len(self.functions)):
+            sent = self.sent[number]
+            found.append(
+                (sent.index, sent.timestamp, sent.key_size, sent.value_size, self.functions[number])
+            )
+        return found
+
+    def deliver(
+        self, metadata_class, topic, partition, int64_t base_offset, int64_t append_time_ms, failed
+    ):
+        """Call each with its record's metadata and None; `failed` after an exception of one.
+
+        Without a base offset (-1) the records have none; without an append time (-1) they keep their own time.
+        """
+        cdef Py_ssize_t number
+        cdef Sent sent
+        cdef object function, metadata
+        if not ottla_is_plain_tuple(metadata_class):
+            raise TypeError("the class of the metadata has to be a named tuple")
+        for number in range(len(self.functions)):
+            sent = self.sent[number]
+            function = self.functions[number]
+            metadata = ottla_new_metadata(
+                metadata_class,
+                topic,
+                partition,
+                PyLong_FromLongLong(base_offset + sent.index if base_offset >= 0 else -1),
+                PyLong_FromLongLong(append_time_ms if append_time_ms >= 0 else sent.timestamp),
+                PyLong_FromLongLong(sent.key_size),
+                PyLong_FromLongLong(sent.value_size),
+            )
+            try:
+                function(metadata, None)
+            except (Exception, SystemExit):
+                failed()
+
+
 cdef class RecordsBuilder:
     """A records section that grows record by record up to a limit.
 
@@ -131,7 +254,7 @@ cdef class RecordsBuilder:
     cdef readonly int64_t base_timestamp
     cdef readonly int64_t max_timestamp
     cdef readonly bint is_closed
-    cdef readonly list callbacks
+    cdef readonly Callbacks callbacks
 
     def __cinit__(self, int64_t limit_bytes):
         self.output = Output(NULL, 0, 0)
@@ -215,23 +338,28 @@ cdef class RecordsBuilder:
     ):
         """As `append`; returns the record's future, for the batch of this builder, or None.
 
-        `callbacks` gets it and `on_delivery`, if there is one, before any other thread sees the record.
+        `callbacks` gets `on_delivery`, if there is one, before any other thread sees the record.
         """
+        return self.put_sent(sent_class, batch, timestamp, key, value, headers, on_delivery)
+
+    cdef object put_sent(
+        self, object sent_class, object batch, object timestamp, object key, object value,
+        object headers, object on_delivery,
+    ):
         cdef int64_t number = self.check_timestamp(timestamp)
         cdef SentRecord sent
-        cdef tuple callback = None
-        cdef list made
+        cdef Callbacks made
         if not isinstance(sent_class, type) or not issubclass(sent_class, SentRecord):
             raise TypeError("what tells of a record has to be a SentRecord")
         # All objects are made before the record is added. The future's __init__ is not needed.
         sent = PyType_New(sent_class, EMPTY, NULL)
         if on_delivery is not None:
-            callback = (sent, on_delivery)
             if self.callbacks is None:
-                made = []
+                made = Callbacks()
                 # Another thread may have been first while it was made.
                 if self.callbacks is None:
                     self.callbacks = made
+            self.callbacks.make_room()
         self.take_headers(headers)
         if self.put(number, key, value) < 0:
             return None
@@ -240,8 +368,8 @@ cdef class RecordsBuilder:
         sent._timestamp = number
         sent._key_size = -1 if key is None else PyBytes_GET_SIZE(key)
         sent._value_size = -1 if value is None else PyBytes_GET_SIZE(value)
-        if callback is not None:
-            self.callbacks.append(callback)
+        if on_delivery is not None:
+            self.callbacks.put(sent._index, number, sent._key_size, sent._value_size, on_delivery)
         return sent
 
     def extend(self, timestamp, values, keys=None, headers=(), Py_ssize_t start=0):
@@ -307,6 +435,72 @@ cdef class RecordsBuilder:
     def section(self):
         """A copy of the section."""
         return PyBytes_FromStringAndSize(<char *> self.output.start, self.output.used)
+
+
+cdef class QuickWriter:
+    """Writes records of bytes that need no waiting: their topic is known, and an open batch has room.
+
+    `topics` has the queues of each topic: `count`, `queues`, and `sticky_queue` for records without a key, also for
+    all records if keys are ignored. A queue has its `open` batch, and that its `builder`. The records of `accumulator`
+    are refused while it has a `refusal`. Timestamps below `least_timestamp` are left to the caller.
+    """
+
+    cdef dict topics
+    cdef object accumulator
+    cdef object sent_class
+    cdef bint ignores_keys
+    cdef int64_t least_timestamp
+
+    def __init__(
+        self, dict topics not None, accumulator, sent_class, bint ignores_keys,
+        int64_t least_timestamp,
+    ):
+        self.topics = topics
+        self.accumulator = accumulator
+        self.sent_class = sent_class
+        self.ignores_keys = ignores_keys
+        self.least_timestamp = least_timestamp
+
+    def try_send(self, topic, value, key, partition, headers, timestamp, on_delivery):
+        """The record's future; None if something has to be waited for, or if an argument is wrong."""
+        cdef object known, queue, batch, builder
+        cdef int64_t number
+        try:
+            known = self.topics.get(topic)
+            if known is None:
+                return None
+            if timestamp is not None and (
+                type(timestamp) is not int or timestamp < self.least_timestamp
+            ):
+                return None
+            if on_delivery is not None and not callable(on_delivery):
+                return None
+            if partition is None:
+                if key is None or self.ignores_keys:
+                    queue = known.sticky_queue
+                elif type(key) is bytes:
+                    number = known.count
+                    queue = known.queues[partition_of_key(key, number)]
+                else:
+                    return None
+            elif type(partition) is int and 0 <= partition < known.count:
+                queue = known.queues[partition]
+            else:
+                return None
+            if queue is None:
+                return None
+            batch = queue.open
+            if batch is None or self.accumulator.refusal is not None:
+                return None
+            builder = batch.builder
+            if type(builder) is not RecordsBuilder:
+                return None
+            return (<RecordsBuilder> builder).put_sent(
+                self.sent_class, batch, timestamp, key, value, headers or (), on_delivery
+            )
+        except (TypeError, ValueError, AttributeError):
+            # The caller takes the long way, which raises the error that says what is wrong.
+            return None
 
 
 # ---------------------------------------------------------------- reading

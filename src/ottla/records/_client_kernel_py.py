@@ -58,6 +58,55 @@ class SentRecord:
         self._value_size = value_size
 
 
+class Callbacks:
+    """The callbacks of records of a batch, with the record's index and what is known of it before it is sent."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, int, int, int, Any]] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(
+        self, index: int, timestamp: int, key_size: int, value_size: int, function: Any
+    ) -> None:
+        """Add the callback of a record."""
+        self._entries.append((index, timestamp, key_size, value_size, function))
+
+    def entries(self) -> list[tuple[int, int, int, int, Any]]:
+        """Index, timestamp, sizes of key and value, and callback of each record."""
+        return list(self._entries)
+
+    def deliver(
+        self,
+        metadata_class: Any,
+        topic: str,
+        partition: int,
+        base_offset: int,
+        append_time_ms: int,
+        failed: Callable[[], object],
+    ) -> None:
+        """Call each with its record's metadata and None; `failed` after an exception of one.
+
+        Without a base offset (-1) the records have none; without an append time (-1) they keep their own time.
+        """
+        if not (isinstance(metadata_class, type) and issubclass(metadata_class, tuple)):
+            raise TypeError("the class of the metadata has to be a named tuple")
+        for index, timestamp, key_size, value_size, function in self._entries:
+            fields = (
+                topic,
+                partition,
+                base_offset + index if base_offset >= 0 else -1,
+                append_time_ms if append_time_ms >= 0 else timestamp,
+                key_size,
+                value_size,
+            )
+            try:
+                function(tuple.__new__(metadata_class, fields), None)
+            except (Exception, SystemExit):
+                failed()
+
+
 class RecordsBuilder:
     """A records section that grows record by record up to a limit.
 
@@ -71,7 +120,7 @@ class RecordsBuilder:
         self.base_timestamp = _NO_TIMESTAMP
         self.max_timestamp = _NO_TIMESTAMP
         self.is_closed = False
-        self.callbacks: list[tuple[Any, Any]] | None = None
+        self.callbacks: Callbacks | None = None
         self._section = bytearray()
         self._lock = RLock()
 
@@ -146,7 +195,7 @@ class RecordsBuilder:
     ) -> S | None:
         """As `append`, but returns a SentRecord for `batch`, or None if the record does not fit.
 
-        `callbacks` gets it and `on_delivery`, if there is one, before any other thread sees the record.
+        `callbacks` gets `on_delivery`, if there is one, before any other thread sees the record.
         """
         when = _now_ms() if timestamp is None else timestamp
         with self._lock:
@@ -157,8 +206,8 @@ class RecordsBuilder:
             sent = sent_class(batch, self.record_count - 1, when, key_size, value_size)
             if on_delivery is not None:
                 if self.callbacks is None:
-                    self.callbacks = []
-                self.callbacks.append((sent, on_delivery))
+                    self.callbacks = Callbacks()
+                self.callbacks.add(sent._index, when, key_size, value_size, on_delivery)
             return sent
 
     def extend(
@@ -208,6 +257,76 @@ class RecordsBuilder:
 
 def _now_ms() -> int:
     return time_ns() // 1_000_000
+
+
+class QuickWriter(Generic[S]):
+    """Writes records of bytes that need no waiting: their topic is known, and an open batch has room.
+
+    `topics` has the queues of each topic: `count`, `queues`, and `sticky_queue` for records without a key, also for
+    all records if keys are ignored. A queue has its `open` batch, and that its `builder`. The records of `accumulator`
+    are refused while it has a `refusal`. Timestamps below `least_timestamp` are left to the caller.
+    """
+
+    def __init__(
+        self,
+        topics: dict[str, Any],
+        accumulator: Any,
+        sent_class: type[S],
+        ignores_keys: bool,
+        least_timestamp: int,
+    ) -> None:
+        if not isinstance(topics, dict):
+            raise TypeError("topics have to be a dict")
+        self._topics = topics
+        self._accumulator = accumulator
+        self._sent_class = sent_class
+        self._ignores_keys = ignores_keys
+        self._least_timestamp = least_timestamp
+
+    def try_send(
+        self,
+        topic: Any,
+        value: Any,
+        key: Any,
+        partition: Any,
+        headers: Any,
+        timestamp: Any,
+        on_delivery: Any,
+    ) -> S | None:
+        """The record's future; None if something has to be waited for, or if an argument is wrong."""
+        try:
+            known = self._topics.get(topic)
+            if known is None:
+                return None
+            if timestamp is not None and (
+                type(timestamp) is not int or timestamp < self._least_timestamp
+            ):
+                return None
+            if on_delivery is not None and not callable(on_delivery):
+                return None
+            if partition is None:
+                if key is None or self._ignores_keys:
+                    queue = known.sticky_queue
+                elif type(key) is bytes:
+                    queue = known.queues[partition_of_key(key, known.count)]
+                else:
+                    return None
+            elif type(partition) is int and 0 <= partition < known.count:
+                queue = known.queues[partition]
+            else:
+                return None
+            batch = None if queue is None else queue.open
+            if batch is None or self._accumulator.refusal is not None:
+                return None
+            builder = batch.builder
+            if type(builder) is not RecordsBuilder:
+                return None
+            return builder.append_sent(
+                self._sent_class, batch, timestamp, key, value, headers or (), on_delivery
+            )
+        except (TypeError, ValueError, AttributeError):
+            # The caller takes the long way, which raises the error that says what is wrong.
+            return None
 
 
 class RecordsReader(Generic[R]):

@@ -11,9 +11,14 @@ else:
         from ottla.records import _client_kernel as _chosen
     except ImportError:
         from ottla.records import _client_kernel_py as _chosen
+    if not hasattr(_chosen, "QuickWriter"):
+        # It was built from an older source, and does not fit this one.
+        from ottla.records import _client_kernel_py as _chosen
 
 COMPILED: Final[bool] = _chosen.__name__ == "ottla.records._client_kernel"
 
+Callbacks = _chosen.Callbacks
+QuickWriter = _chosen.QuickWriter
 RecordsBuilder = _chosen.RecordsBuilder
 RecordsReader = _chosen.RecordsReader
 SentRecord = _chosen.SentRecord

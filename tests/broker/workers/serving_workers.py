@@ -18,6 +18,12 @@ from tests.waiting import in_time
 WAIT_SECONDS = 30.0
 
 Event = dict[str, Any]
+WITH_A_THREAD = """
+import sys, threading, time
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+from ottla.cli.main import main
+sys.exit(main())
+"""
 
 
 class ServingWorkers(ServeProcess):
@@ -57,6 +63,13 @@ class ServingWorkers(ServeProcess):
 
     def kill_worker(self, node_id: int, number: signal.Signals = signal.SIGKILL) -> None:
         os.kill(self.pid_of(node_id), number)
+
+
+class WorkersOfThreads(ServingWorkers):
+    """A supervisor with another thread: its workers are interpreters of their own, and no forks."""
+
+    def _program(self) -> list[str]:
+        return ["-c", WITH_A_THREAD]
 
 
 @contextmanager

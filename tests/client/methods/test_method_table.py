@@ -17,6 +17,7 @@ import ottla.aio
 PRODUCER: dict[str, str] = {
     "send": "test_send",
     "send_many": "test_send_many",
+    "send_arrow": "test_send_arrow",
     "send_encoded": "test_send_encoded",
     "flush": "test_flush",
     "partitions_for": "test_partitions_for_and_metrics",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.client.methods.conftest import Face, Play, Stage, read
 
+from ottla.client.send.sent_rows import WrittenRows
 from ottla.errors import IllegalStateError
 from ottla.model import TopicPartition
 from ottla.records.batch import build_batch
@@ -64,6 +66,19 @@ def test_send_many(play: Play) -> None:
         )
         places = await outcome(stage, sent)
         assert [each.offset for each in places] == [0, 1]
+        assert await committed(stage, 2) == [b"a", b"b"]
+
+    play(test)
+
+
+def test_send_arrow(play: Play) -> None:
+    async def test(stage: Stage) -> None:
+        producer = await transactional(stage)
+        await producer.begin_transaction()
+        rows = pa.table({"value": ["a", "b"], "partition": [0, 0]})
+        sent = await producer.send_arrow(stage.topic, rows)
+        assert await outcome(stage, sent) == [WrittenRows(stage.topic, 0, 0, 2)]
+        await producer.commit_transaction()
         assert await committed(stage, 2) == [b"a", b"b"]
 
     play(test)

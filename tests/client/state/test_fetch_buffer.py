@@ -79,6 +79,25 @@ def test_nothing_is_fetched_twice_while_records_are_deserialized() -> None:
     assert buffer.fetch_offset(A, 3) == 5
 
 
+def test_records_whose_reading_was_interrupted_are_fetched_again() -> None:
+    buffer, subscriptions = buffer_for(A)
+
+    def interrupted(topic: str, headers: object, data: bytes) -> bytes:
+        if data == b"v2":
+            raise KeyboardInterrupt
+        return data
+
+    data = answer(A, 0, 5).data
+    buffer.add(FetchedPartition(A, 0, data, ReadSettings(value_of=interrupted)))
+    fetched = buffer.next_in_line()
+    assert fetched is not None
+    with pytest.raises(KeyboardInterrupt):
+        fetched.take(5)
+    assert subscriptions.position(A) == 0
+    assert buffer.fetch_offset(A, 0) == 0
+    assert buffer.next_in_line() is None
+
+
 def test_no_second_fetch_beyond_the_limit_of_bytes() -> None:
     buffer, _ = buffer_for(A, B, limit_bytes=10)
     buffer.add(answer(A, 0, 5))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Final
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.internals.cleaning import cleaner_of, retention_of
+from ottla.broker.internals.process_identity import IDENTITY
 from ottla.broker.loop.loop_monitor import INTERVAL_SECONDS, KEPT_HOLD_SECONDS, Hold, LoopMonitor
 from ottla.broker.metrics.request_counts import ApiCounts
 from ottla.broker.metrics.topic_extents import TopicExtent, topic_extents
@@ -28,28 +28,26 @@ MAX_TOPICS: Final = 100
 MAX_PARTITIONS: Final = 100
 # The partitions whose segments are counted.
 MAX_COUNTED_PARTITIONS: Final = 1_000
-# Numbers of events begin anew with the process.
-INSTANCE: Final = secrets.token_hex(8)
-_STARTED_MS: Final = round(time.time() * 1000)
 
 
 @dataclass(frozen=True)
 class BrokerParts:
-    """What is asked; `data_dir` is the folder of the data, if there is one."""
+    """What is asked; `data_dir` is the folder of the data, if there is one, and `labels` are those of all metrics."""
 
     cluster: Cluster
     servers: Mapping[int, Server]
     loop_monitor: LoopMonitor
     data_dir: str | None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 async def collect(parts: BrokerParts) -> Json:
     """All sections; the loop serves requests in between."""
     sections: Json = {
         "version": VERSION,
-        "instance": INSTANCE,
+        "instance": IDENTITY.instance,
         "cluster_id": parts.cluster.cluster_id,
-        "started_at_ms": _STARTED_MS,
+        "started_at_ms": IDENTITY.started_ms,
         "at_ms": round(time.time() * 1000),
         "loop": _loop_of(parts.loop_monitor),
         "storage": await _storage_of(parts),

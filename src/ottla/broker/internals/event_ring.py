@@ -134,6 +134,14 @@ class EventRing(logging.Handler):
         return self.lock
 
 
+def detach_all() -> None:
+    """Keep nothing more in rings that a fork has of its parent."""
+    for name in ("ottla", "ottla.broker", "ottla.storage"):
+        found = logging.getLogger(name)
+        for handler in [each for each in found.handlers if isinstance(each, EventRing)]:
+            found.removeHandler(handler)
+
+
 def _trace(record: logging.LogRecord) -> str:
     return logging.Formatter().formatException(record.exc_info)  # type: ignore[arg-type]
 

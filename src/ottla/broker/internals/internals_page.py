@@ -10,8 +10,9 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs
 
-from ottla.broker.internals.collection import INSTANCE, Json
+from ottla.broker.internals.collection import Json
 from ottla.broker.internals.event_ring import EventRing
+from ottla.broker.internals.process_identity import IDENTITY
 from ottla.broker.metrics.listener import Reply, text_reply
 
 INTERNALS_PATH: Final = "/internals"
@@ -51,7 +52,7 @@ class InternalsPage:
         if path == INTERNALS_PATH:
             return Reply(HTTPStatus.OK, JSON, await self._sections())
         try:
-            after, limit = _numbers_of(query)
+            after, limit = numbers_of(query)
         except ValueError as error:
             return text_reply(HTTPStatus.BAD_REQUEST, str(error))
         return Reply(HTTPStatus.OK, JSON, await self._events(after, limit))
@@ -77,11 +78,11 @@ class InternalsPage:
             lines.append(json.dumps(event.as_json()))
             if number % SLICE == 0:
                 await asyncio.sleep(0)
-        head = f'"instance": {json.dumps(INSTANCE)}, "newest": {self._ring.newest}'
+        head = f'"instance": {json.dumps(IDENTITY.instance)}, "newest": {self._ring.newest}'
         return ("{" + head + ', "events": [' + ",\n".join(lines) + "]}\n").encode()
 
 
-def _numbers_of(query: str) -> tuple[int, int]:
+def numbers_of(query: str) -> tuple[int, int]:
     """The numbers `after` and `limit`; raises ValueError."""
     given = parse_qs(query, keep_blank_values=True, max_num_fields=10)
     unknown = given.keys() - {"after", "limit"}

@@ -7,12 +7,12 @@ import os
 import platform
 import resource
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
 from ottla.broker.cluster import Cluster
+from ottla.broker.internals.process_identity import IDENTITY
 from ottla.broker.loop.loop_monitor import LoopMonitor
 from ottla.broker.metrics.topic_extents import SLICE, TopicExtent, topic_extents
 from ottla.broker.network.server import Server
@@ -32,8 +32,6 @@ from ottla.version import VERSION
 # The number of topics with series of their own; the others share one, under a name that no topic can have.
 MAX_TOPICS: Final = 5000
 OTHERS: Final = "(others)"
-
-_STARTED_SECONDS: Final = time.time()
 
 BUILD = Metric("ottla_build_info", "gauge", "The version that runs, as labels; always 1.")
 REQUESTS = Metric("ottla_requests_total", "counter", "Requests that were received, by API.")
@@ -173,10 +171,13 @@ STARTED = Metric("process_start_time_seconds", "gauge", "When the process began,
 
 
 async def page_of(
-    cluster: Cluster, servers: Mapping[int, Server], loop_monitor: LoopMonitor
+    cluster: Cluster,
+    servers: Mapping[int, Server],
+    loop_monitor: LoopMonitor,
+    common: Mapping[str, str],
 ) -> Page:
-    """Collects all metrics; the loop serves requests in between."""
-    page = Page()
+    """Collects all metrics; the loop serves requests in between. `common` are labels of all of them."""
+    page = Page(**common)
     kind = "compiled" if kernel.COMPILED else "pure"
     page.add(BUILD, 1, version=VERSION, python=platform.python_version(), kernel=kind)
     for server in list(servers.values()):
@@ -189,7 +190,7 @@ async def page_of(
     await _add_topics(page, cluster)
     for server in list(servers.values()):
         await _add_clients(page, server.node)
-    _add_process(page)
+    add_process(page)
     return page
 
 
@@ -317,10 +318,11 @@ def _add_topic(page: Page, name: str, found: TopicExtent) -> None:
     page.add(TOPIC_ENDS, found.end_offsets, topic=name)
 
 
-def _add_process(page: Page) -> None:
+def add_process(page: Page) -> None:
+    """The metrics of this process that have the same names for all programs."""
     used = os.times()
     page.add(CPU, used.user + used.system)
-    page.add(STARTED, _STARTED_SECONDS)
+    page.add(STARTED, IDENTITY.started_seconds)
     page.add(MAX_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     try:
         with open("/proc/self/statm", encoding="ascii") as file:

@@ -18,7 +18,7 @@ from ottla.doors.door import Door
 if TYPE_CHECKING:
     from ottla.broker.internals.event_ring import EventRing
 
-_OPEN = "anybody could read this here: give the broker --metrics-login FILE, or let the metrics listen on 127.0.0.1"
+OPEN = "anybody could read this here: give the broker --metrics-login FILE, or let the metrics listen on 127.0.0.1"
 
 
 class Monitoring:
@@ -26,8 +26,10 @@ class Monitoring:
 
     def __init__(self, parts: BrokerParts, ring: EventRing, door: Door | None) -> None:
         tell = partial(collect, parts)
-        metrics = MetricsPage(partial(page_of, parts.cluster, parts.servers, parts.loop_monitor))
-        open_reason = _OPEN if door is not None and door.is_open else None
+        metrics = MetricsPage(
+            partial(page_of, parts.cluster, parts.servers, parts.loop_monitor, parts.labels)
+        )
+        open_reason = OPEN if door is not None and door.is_open else None
         self._pages = BrokerPages(metrics, InternalsPage(tell, ring, open_reason=open_reason))
         self.listener = None if door is None else MetricsListener(door, self._pages.find)
         self._for_console = HttpConversations(BrokerPages(metrics, InternalsPage(tell, ring)).find)
@@ -53,6 +55,10 @@ class Monitoring:
 
             self._console_host = in_process.serve(accept)
         return self._console_host
+
+    async def accept(self, connection: socket.socket) -> None:
+        """Tells the pages over a connection that was made elsewhere, and whose other end may see everything."""
+        await self._for_console.accept_socket(connection)
 
     def serving(self) -> None:
         """From now on the broker is healthy."""

@@ -1,4 +1,4 @@
-"""The sizes and offsets of topics, added up over their partitions without claiming any."""
+"""The sizes and offsets of topics, added up over their partitions in this process without claiming any."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TopicExtent(NamedTuple):
 
 
 async def topic_extents(cluster: Cluster) -> AsyncIterator[tuple[Topic, TopicExtent]]:
-    """Every topic with its size, by name; the loop serves requests in between."""
+    """Every topic that has partitions here with their size, by name; the loop serves requests in between."""
     looked_at = 0
     for topic in sorted(cluster.catalog.topics.values(), key=lambda topic: topic.name):
         found = TopicExtent(0, 0, 0, 0)
@@ -39,15 +39,20 @@ async def topic_extents(cluster: Cluster) -> AsyncIterator[tuple[Topic, TopicExt
             if looked_at >= SLICE:
                 looked_at = 0
                 await asyncio.sleep(0)
-        yield topic, found
+        if found.partitions:
+            yield topic, found
 
 
 def _extent_of(cluster: Cluster, topic: Topic, partitions: range) -> TopicExtent:
     """Adds up partitions; one that cannot be read now counts as empty."""
     size_bytes = start_offsets = end_offsets = 0
     unopened: list[PartitionRef] = []
+    count = 0
     for partition in partitions:
         node = cluster.members.here.get(cluster.leader_of(topic, partition))
+        if node is None and not cluster.members.are_all_here:
+            continue  # the process of its leader counts it
+        count += 1
         shard = None if node is None else node.partitions.open_shard(topic.name, partition)
         if shard is not None:
             size_bytes += shard.log.size_bytes
@@ -60,4 +65,4 @@ def _extent_of(cluster: Cluster, topic: Topic, partitions: range) -> TopicExtent
             size_bytes += found.size_bytes
             start_offsets += found.start_offset
             end_offsets += found.end_offset
-    return TopicExtent(len(partitions), size_bytes, start_offsets, end_offsets)
+    return TopicExtent(count, size_bytes, start_offsets, end_offsets)

@@ -24,6 +24,10 @@ _ERRORS: Final[Sequence[type[OttlaError]]] = (
 )
 
 
+# The kind of the connections over which workers tell their pages: metrics, internals and events.
+PAGES: Final = "PAGES"
+
+
 class MalformedMessageError(ValueError):
     """What came is no message."""
 
@@ -81,6 +85,8 @@ class Started:
     listeners: Sequence[str]
     log_format: str
     log_level: str
+    tells_pages: bool = False
+    has_metrics_page: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +201,11 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
+class AboutToServe:
+    """The worker will have clients soon: every commit after this waits until it acts by it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """The worker serves."""
 
@@ -265,6 +276,7 @@ Message = (
     | Stopped
     | Commit
     | Applied
+    | AboutToServe
     | Ready
     | Failed
     | Alive

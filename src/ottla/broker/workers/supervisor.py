@@ -23,6 +23,7 @@ from ottla.broker.topics import adopt_partitions
 from ottla.broker.workers.catalog_commits import CatalogCommits
 from ottla.broker.workers.child_processes import ChildProcesses
 from ottla.broker.workers.messages import (
+    AboutToServe,
     Accepted,
     Alive,
     Answered,
@@ -88,6 +89,9 @@ class SupervisorSettings:
     log_format: str = "text"
     log_level: str = "info"
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tells_pages: bool = False
+    """Whether anything will ask for the metrics or the internals of workers."""
+    has_metrics_page: bool = False
 
     def validate(self) -> None:
         """Checks rules that involve several settings."""
@@ -117,6 +121,7 @@ class _Worker:
         self.epochs: JsonValue = None
         self.has_served: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[None] | None = None
+        self.restarts = 0
         self.ending = ""
         """Why its last process ended."""
 
@@ -314,6 +319,7 @@ class Supervisor:
                 min(FIRST_PAUSE_SECONDS * 2 ** (deaths - 1), MAX_PAUSE_SECONDS) if deaths else 0.0
             )
             deaths += 1
+            worker.restarts += 1
             logger.warning(
                 "worker_ended",
                 "node %(node)d has ended, and is started again after %(seconds).2f s: %(reason)s",
@@ -358,6 +364,8 @@ class Supervisor:
                 listeners=[name for name, _ in inherited],
                 log_format=settings.log_format,
                 log_level=settings.log_level,
+                tells_pages=settings.tells_pages,
+                has_metrics_page=settings.has_metrics_page,
             ),
             [self._folder.lock_descriptor, *(each.fileno() for _, each in inherited)],
         )
@@ -431,6 +439,8 @@ class Supervisor:
             case Epochs():
                 worker.epochs = message.epochs
                 self._send_to_all(EpochsOf(worker.node_id, message.epochs), besides=worker)
+            case AboutToServe():
+                self._commits.serves(worker.node_id)
             case Ready():
                 self._serves(worker)
             case Failed():
@@ -569,6 +579,10 @@ class Supervisor:
     def members(self) -> Mapping[int, WorkerState]:
         """All workers by their node ids."""
         return {node_id: worker.state for node_id, worker in self._workers.items()}
+
+    def restarts_of(self, node_id: int) -> int:
+        """How often a worker was started again."""
+        return self._workers[node_id].restarts
 
     def pid_of(self, node_id: int) -> int | None:
         """The process that is a worker now."""

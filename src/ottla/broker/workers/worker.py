@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import signal
 import socket
@@ -12,11 +13,12 @@ from typing import Final
 
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
+from ottla.broker.internals.event_ring import detach_all
 from ottla.broker.members import BrokerRegistration
 from ottla.broker.peer_links.accepted_links import PEERS
 from ottla.broker.peer_links.network_peers import NetworkPeers
-from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker
-from ottla.broker.workers.messages import CatalogCopy, Started
+from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker, event_ring
+from ottla.broker.workers.messages import PAGES, CatalogCopy, Started
 from ottla.broker.workers.worker_catalog import WorkerCatalog
 from ottla.broker.workers.worker_channel import WorkerChannel
 from ottla.config.broker import BrokerConfig
@@ -43,7 +45,15 @@ async def start_worker(
     for name, descriptor in zip(started.listeners, listening, strict=True):
         inherited.setdefault(name, []).append(socket.socket(fileno=descriptor))
     config = BrokerConfig.read(started.options)
-    settings = BrokerSettings(config, data_dir=started.data_dir, has_own_process=True)
+    settings = BrokerSettings(
+        config,
+        data_dir=started.data_dir,
+        has_own_process=True,
+        tells_pages=started.tells_pages,
+        has_metrics_page=started.has_metrics_page,
+    )
+    detach_all()  # the supervisor's, where this is a fork of it
+    ring = event_ring(settings)
     clock = SystemClock()
     store = open_worker_store(
         started.data_dir,
@@ -60,9 +70,15 @@ async def start_worker(
     try:
         cluster = Cluster(store, clock, SystemIds(), Owners(channel.members))
         cluster.deletion.finish_at_once()
-        broker = RunningBroker(settings, cluster, Instruments(clock=clock), inherited=inherited)
+        broker = RunningBroker(
+            settings, cluster, Instruments(clock=clock), ring, inherited=inherited
+        )
         peers = _link_nodes(config.node_id, broker, channel)
         _follow_others(config.node_id, cluster, peers, channel)
+        if started.tells_pages:
+            _tell_pages(broker, channel)
+        channel.about_to_serve()
+        # Its first commit, of producer ids, comes before its first client.
         await broker.start_all()
     except BaseException:
         if broker is not None:
@@ -70,6 +86,18 @@ async def start_worker(
         store.close()
         raise
     return broker
+
+
+def _tell_pages(broker: RunningBroker, channel: WorkerChannel) -> None:
+    """The supervisor gets the metrics and the internals of this worker."""
+    telling: set[asyncio.Task[None]] = set()
+
+    def accept(_: int, accepted: socket.socket) -> None:
+        task = asyncio.get_running_loop().create_task(broker.tell_pages(accepted))
+        telling.add(task)
+        task.add_done_callback(telling.discard)
+
+    channel.on_accept(PAGES, accept)
 
 
 def _follow_others(

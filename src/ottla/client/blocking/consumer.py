@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Generic, Unpack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, Unpack
 
 from ottla.client.aio.consumer.collector import Collected
 from ottla.client.aio.consumer.consumer import Consumer as AsyncConsumer
 from ottla.client.aio.consumer.user_code import no_user_code
 from ottla.client.aio.group.group import OnCommit
 from ottla.client.aio.group.rebalance_listener import Listener
-from ottla.client.arguments import Partition, PartitionKey
+from ottla.client.arguments import Partition, PartitionKey, seconds_of
 from ottla.client.arrow_records import ArrowRecords
 from ottla.client.blocking.calls import calling, waiting
 from ottla.client.blocking.face import BlockingFace
@@ -23,6 +23,7 @@ from ottla.client.model import (
     V_co,
 )
 from ottla.client.state.consumer.iteration_queue import IterationQueue
+from ottla.client.state.consumer.lent_records import LentRecords
 from ottla.config.client import read_client_config
 from ottla.config.consumer import ConsumerConfig
 
@@ -33,9 +34,90 @@ if TYPE_CHECKING:
 
 ABANDON_SECONDS = 1.0
 
+LOAN_SECONDS: Final = 0.004
+"""For how long polls need not ask the loop: a program that never waits would keep it from receiving."""
+
+R = TypeVar("R")
+
 
 class _OnLoop(AsyncConsumer):
     """The consumer on the loop thread, with the methods that only the blocking consumer needs."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        super().__init__(config)
+        self._lent: LentRecords | None = None
+        # Interceptors may call the consumer, which ends a loan.
+        self._lends = not self._interceptors
+        self._user.before_use = self._end_loan
+
+    async def poll_and_lend(self, timeout: float) -> ConsumerRecords:
+        """As `poll`; what is left in the buffer is for the next calls of `take_lent`."""
+        records = await self.poll(timeout)
+        self._lend()
+        return records
+
+    async def fill_iteration_and_lend(self) -> None:
+        """Get the records that iteration returns next, and lend the rest."""
+        await self._fill_iteration()
+        self._lend()
+
+    def _lend(self) -> None:
+        if self._lends:
+            now_seconds = self._metrics.now_ms() / 1000
+            self._lent = self._collector.lend(now_seconds + LOAN_SECONDS)
+
+    def _end_loan(self, thread: int | None) -> bool:
+        """On the loop, before a call: take the records back; False if another thread takes some at this moment."""
+        lent = self._lent
+        if lent is not None:
+            if not lent.recall(thread):
+                return False
+            self._lent = None
+            self._collector.take_back(lent)
+        return True
+
+    def poll_lent(self) -> ConsumerRecords | None:
+        """On the program's thread: the next records; None if the loop has to be asked."""
+        return self._take_lent(_same)
+
+    def iterate_lent(self) -> IterationQueue | None:
+        """On the program's thread: the records that iteration returns next; None if the loop has to be asked."""
+        before = self._subscriptions.iteration
+        try:
+            return self._take_lent(self._begin_iteration)
+        except BaseException:
+            # Ctrl-C: the positions are those before these records.
+            self._subscriptions.iteration = before
+            raise
+
+    def _take_lent(self, deliver: Callable[[ConsumerRecords], R]) -> R | None:
+        """The loop has to be asked whenever anything has happened that a waiting poll would look at."""
+        lent = self._lent
+        if (
+            lent is None
+            or lent.is_recalled
+            or self._wakeups.changed.is_set()
+            or not self._subscriptions.iteration.is_exhausted
+        ):
+            return None
+        now_ms = self._metrics.now_ms()
+
+        def count_and_deliver(records: ConsumerRecords) -> R:
+            self._metrics.polled_lent(now_ms)
+            return deliver(records)
+
+        # Nothing is called behind it, where an interrupt would lose the records.
+        return lent.take(self._config.max_poll_records, now_ms / 1000, count_and_deliver)
+
+    def _begin_iteration(self, records: ConsumerRecords) -> IterationQueue:
+        self._subscriptions.iteration = iteration = IterationQueue(records)
+        return iteration
+
+    def recall_lent(self) -> None:
+        """The next poll has to ask the loop; on any thread, and in signal handlers."""
+        lent = self._lent
+        if lent is not None:
+            lent.is_recalled = True
 
     async def subscribe_or_unsubscribe(self, topics: Topics, listener: Listener | None) -> None:
         """As `subscribe`; it can wait for the listener if there are no topics."""
@@ -68,7 +150,6 @@ class _OnLoop(AsyncConsumer):
         return self._is_closed
 
     next_columns = AsyncConsumer._next_columns
-    fill_iteration = AsyncConsumer._fill_iteration
 
     def put_back(self, records: ConsumerRecords) -> None:
         """The program did not get the records of `poll`: the next poll returns them again."""
@@ -93,6 +174,8 @@ class _OnLoop(AsyncConsumer):
         Nothing is committed: the program may not have processed the last records.
         """
         no_user_code()
+        # A thread that takes lent records at this moment keeps them, and nothing is committed.
+        self._lent = None
         # Without a subscription close has nothing to commit, and no partitions for the listener.
         self._subscriptions.unsubscribe()
         await self.close(ABANDON_SECONDS)
@@ -188,8 +271,15 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
         May return early without records if it has skipped some: records of aborted transactions, control records. The
         result's `next_offsets` are the positions behind it. Rebalances happen in here: it calls listeners.
         """
+        if self._thread.refusal is None:
+            seconds_of(timeout)
+            lent: ConsumerRecords[K_co, V_co] | None = self._client.poll_lent()
+            if lent is not None:
+                return lent
         # Records that arrive together with Ctrl-C must not count as read.
-        return self._thread.run(self._client.poll(timeout), unclaimed=self._client.put_back)
+        return self._thread.run(
+            self._client.poll_and_lend(timeout), unclaimed=self._client.put_back
+        )
 
     def poll_arrow(
         self,
@@ -216,8 +306,10 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
             yield from self._client.iteration.iterator
             if self._client.is_closed:
                 return
-            if not self._client.iteration.undelivered():
-                self._thread.run(self._client.fill_iteration())
+            if self._client.iteration.is_exhausted and (
+                self._thread.refusal is not None or self._client.iterate_lent() is None
+            ):
+                self._thread.run(self._client.fill_iteration_and_lend())
 
     def wakeup(self) -> None:
         """Make the call that waits, or else the next one that could wait, raise WakeupError.
@@ -225,6 +317,7 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
         Calls that wait are `poll` and iteration, `position`, `commit`, `committed`, and those for offsets and topics.
         An interrupted commit may succeed all the same. May be called on any thread, and in signal handlers.
         """
+        self._client.recall_lent()
         self._thread.call_soon(self._client.wakeup)
 
     def close(self, timeout: float | None = None) -> None:
@@ -248,6 +341,10 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
             # The program failed, and may not have processed the last records.
             self._client.stop_auto_commit()
         self.close()
+
+
+def _same(records: ConsumerRecords) -> ConsumerRecords:
+    return records
 
 
 class InspectingConsumer(Consumer):

@@ -25,6 +25,7 @@ from ottla.client.model import HeadersToSend
 from ottla.client.plugins.serializers import LookupPending
 from ottla.client.send.delivery import RecordFuture, SentRecords
 from ottla.client.send.record_writer import Needed, Steps, TopicNeeded
+from ottla.client.send.sent_rows import SentRows
 from ottla.client.state.producer.accumulator import Accumulator
 from ottla.client.state.producer.memory import Reservation
 from ottla.client.state.producer.partition_queue import out_of_memory
@@ -35,6 +36,7 @@ from ottla.errors import AbortableError, FatalError, IllegalStateError
 from ottla.records.record import Buffer
 
 if TYPE_CHECKING:
+    from ottla.client.arrow_records import ArrowRows
     from ottla.config.option_types import ProducerOptions
 
 R = TypeVar("R")
@@ -117,6 +119,33 @@ class Producer(BlockingFace[AsyncProducer]):
         return self._follow(
             self._parts.bulk_writer.steps(topic, values, keys, partition, headers, timestamp_ms)
         )
+
+    def send_arrow(
+        self,
+        topic: str,
+        rows: ArrowRows,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> SentRows:
+        """Send the rows of Arrow columns as records, without an object for each; needs `pip install 'ottla[arrow]'`.
+
+            producer.send_arrow("orders", pa.table({"key": [b"4", b"7"], "value": [b"tea", b"cake"]})).result()
+
+        `rows` is a pyarrow Table, RecordBatch or RecordBatchReader, or what exports an Arrow stream: data frames of
+        Polars and pandas, relations of DuckDB. The columns are `value`, and optionally `key` (both bytes or text),
+        `headers` (a list of structs of key and value), `partition` (a whole number) and `timestamp` (a timestamp, a
+        date, or milliseconds as int64); others are refused. Where a partition is null, the key chooses it as in `send`,
+        and rows without a key fill one partition after another. Rows without a timestamp have `timestamp_ms`, or the
+        current time. Batches have up to 1 MiB, whatever `batch.size` is.
+
+        `result()` of what it returns waits until all rows are written. If this raises a KafkaError, its
+        `context["accepted"]` has the rows that were accepted before, and are sent all the same.
+        """
+        sent = SentRows()
+        for steps in self._parts.arrow_writer.parts(sent, topic, rows, partition, timestamp_ms):
+            self._follow(steps)
+        return sent
 
     def send_encoded(
         self, topic: str, partition: int, batch: Buffer, *, check_crc: bool = True

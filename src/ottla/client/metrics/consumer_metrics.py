@@ -40,7 +40,14 @@ class ConsumerMetrics(Metrics):
 
     def poll_began(self) -> None:
         """A poll begins."""
-        now_ms = self.now_ms()
+        self._poll_began_at(self.now_ms())
+
+    def polled_lent(self, now_ms: float) -> None:
+        """A poll has returned records on the program's thread."""
+        self._poll_began_at(now_ms)
+        self._poll_ended_ms = self.last_progress_ms = now_ms
+
+    def _poll_began_at(self, now_ms: float) -> None:
         if self.last_poll_ms is not None:
             self._between_polls.record(now_ms - self.last_poll_ms)
         self.last_poll_ms = now_ms

@@ -1,8 +1,9 @@
-"""Record batches that the caller has encoded: the checks before they are sent."""
+"""Record batches that were encoded before they reach the accumulator: their codec, and checks."""
 
 from __future__ import annotations
 
 from ottla.client.state.producer.partition_queue import AccumulatorSettings
+from ottla.config.producer import ProducerConfig
 from ottla.errors import AbortableError, ErrorCode, exception_for
 from ottla.records.batch import (
     NO_PRODUCER_ID,
@@ -11,6 +12,7 @@ from ottla.records.batch import (
     crc_matches,
     read_header,
 )
+from ottla.records.compression import Codec
 from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import Buffer
 
@@ -21,6 +23,11 @@ def check_ready_made(batch: Buffer, settings: AccumulatorSettings, *, check_crc:
         raise AbortableError(
             ErrorCode.INVALID_RECORD, f"The batch cannot be sent: {problem}.", {"api": "Produce"}
         )
+    check_size(batch, settings)
+
+
+def check_size(batch: Buffer, settings: AccumulatorSettings) -> None:
+    """Raise if a batch is larger than the producer may send."""
     for option, limit_bytes in (
         ("max.request.size", settings.max_request_bytes),
         ("buffer.memory", settings.memory_bytes),
@@ -31,6 +38,17 @@ def check_ready_made(batch: Buffer, settings: AccumulatorSettings, *, check_crc:
                 f"The batch has {len(batch)} bytes, and {option} is {limit_bytes}.",
                 api="Produce",
             )
+
+
+def compression_of(config: ProducerConfig) -> tuple[Codec, int | None]:
+    """The codec of a producer's batches, and its level."""
+    codec = Codec[config.compression_type.upper()]
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    return codec, levels.get(codec)
 
 
 def copy_if_mutable(batch: Buffer) -> Buffer:

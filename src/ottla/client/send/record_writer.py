@@ -24,7 +24,7 @@ from ottla.client.state.producer.memory import Reservation
 from ottla.client.state.producer.partition_queue import PartitionQueue
 from ottla.client.state.producer.producer_batch import OnDelivery
 from ottla.errors import SerializationError
-from ottla.records.client_kernel import partition_of_key
+from ottla.records.client_kernel import QuickWriter
 from ottla.records.record import Buffer
 
 
@@ -37,6 +37,9 @@ class TopicNeeded(NamedTuple):
 
 Needed: TypeAlias = TopicNeeded | Reservation | LookupPending
 """The event that a step waits for: metadata of a topic, memory, or an answer that a serializer needs."""
+
+TrySend: TypeAlias = Callable[[Any, Any, Any, Any, Any, Any, Any], RecordFuture | None]
+"""Topic, value, key, partition, headers, timestamp and on_delivery of a record."""
 
 R = TypeVar("R")
 Steps: TypeAlias = Generator[Needed, None, R]
@@ -65,50 +68,12 @@ class RecordWriter:
         self._interceptors = interceptors
         self._seconds_watch = SecondsWatch()
         self._topics = router.topics
-        self._ignores_keys = router.ignores_keys
-        self._takes_short_way = router.is_standard and serializers.pass_bytes and not interceptors
-
-    def try_send(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        headers: Any,
-        timestamp_ms: int | None,
-        on_delivery: Any,
-    ) -> RecordFuture | None:
+        self.try_send: TrySend = _takes_steps
         """Send a record of bytes if nothing has to be waited for; None: take the `steps`."""
-        try:
-            known = self._topics.get(topic)
-            if known is None or not self._takes_short_way:
-                return None
-            if timestamp_ms is not None and (
-                type(timestamp_ms) is not int or timestamp_ms < SECONDS_END
-            ):
-                return None
-            if on_delivery is not None and not callable(on_delivery):
-                return None
-            if partition is None:
-                if key is None or self._ignores_keys:
-                    queue = known.sticky_queue
-                    if queue is None:
-                        return None
-                elif type(key) is bytes:
-                    queue = known.queues[partition_of_key(key, known.count)]
-                else:
-                    return None
-            # True and False are numbers to Python; comparing with both is quicker than asking for the type.
-            elif 0 <= partition < known.count and partition is not True and partition is not False:
-                queue = known.queues[partition]
-            else:
-                return None
-            return self._accumulator.append_unlocked(
-                queue, timestamp_ms, key, value, headers or (), on_delivery
-            )
-        except (TypeError, ValueError, AttributeError):
-            # The steps raise the error that says what is wrong.
-            return None
+        if router.is_standard and serializers.pass_bytes and not interceptors:
+            self.try_send = QuickWriter(
+                router.topics, accumulator, RecordFuture, router.ignores_keys, SECONDS_END
+            ).try_send
 
     def steps(
         self,
@@ -222,6 +187,10 @@ class RecordWriter:
         if not interceptors.sees_acknowledgements:
             return on_delivery
         return Acknowledgement(interceptors, queue.key, on_delivery)
+
+
+def _takes_steps(*_: Any) -> None:
+    """The `try_send` of a producer with interceptors, serializers or a partitioner of the program."""
 
 
 def _no_waiter() -> None:

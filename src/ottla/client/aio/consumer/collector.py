@@ -12,6 +12,7 @@ from ottla.client.plugins.list_serializer import ListDeserializer
 from ottla.client.plugins.serializers import Deserializer, FunctionDeserializer, LookupPending
 from ottla.client.state.consumer.fetch_buffer import FetchBuffer
 from ottla.client.state.consumer.fetched_partition import FetchedPartition
+from ottla.client.state.consumer.lent_records import LentRecords
 from ottla.client.state.consumer.positions import NO_EPOCH, FetchPosition
 from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.model import TopicPartition
@@ -103,6 +104,15 @@ class RecordCollector:
             if self._buffer.taken(fetched, before.offset):
                 self._add(collected, fetched, before, [])
         return collected if collected.next_offsets else None
+
+    def lend(self, until_seconds: float) -> LentRecords | None:
+        """Lend what is left in the buffer to the program's thread; None if there is nothing to lend."""
+        return None if self._has_user_code else self._buffer.lend(until_seconds)
+
+    def take_back(self, lent: LentRecords) -> None:
+        """End a loan."""
+        for fetched in self._buffer.take_back(lent):
+            self._metrics.consumed(fetched.record_count, fetched.size_bytes)
 
     async def _take(self, fetched: FetchedPartition, max_records: int) -> list[ConsumerRecord]:
         if not self._has_user_code:

@@ -76,7 +76,7 @@ class Poller:
             timeout_seconds, lambda: self._collector.collect_columns(columns, ends)
         )
         next_offsets = {} if collected is None else collected.next_offsets
-        return ArrowRecords(columns.finish(), next_offsets), collected
+        return ArrowRecords(columns.finish(), next_offsets, columns.schema), collected
 
     async def wait_until(
         self, is_done: Callable[[], bool], timeout_ms: float, message: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
@@ -21,10 +22,13 @@ class SingleUser:
         self._name = name
         self._user: int | asyncio.Task[Any] | None = None
         self._depth = 0
+        self.before_use: Callable[[int | None], bool] = _is_free
+        """Called with the caller's thread before a first call; False if another thread uses the consumer."""
 
     def __enter__(self) -> None:
-        user = caller.get() or asyncio.current_task()
-        if self._user is None:
+        thread = caller.get()
+        user = thread or asyncio.current_task()
+        if self._user is None and self.before_use(thread):
             self._user = user
         elif self._user != user:
             raise IllegalStateError(
@@ -42,3 +46,8 @@ class SingleUser:
         self._depth -= 1
         if not self._depth:
             self._user = None
+
+
+def _is_free(thread: int | None) -> bool:
+    del thread
+    return True

@@ -15,6 +15,7 @@ from ottla.client.aio.network.connection import Connection
 from ottla.client.aio.producer.produce_request import ProduceInFlight
 from ottla.client.aio.producer.producer_context import ProducerContext
 from ottla.client.aio.producer.response_handler import ResponseHandler
+from ottla.client.send.encoded_batches import compression_of
 from ottla.client.state.producer.producer_batch import ProducerBatch
 from ottla.errors import ErrorCode, KafkaError, exception_for
 from ottla.records.batch import BatchFlag
@@ -51,13 +52,7 @@ class Dispatcher:
         self._wake = wake
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
-        self._codec = Codec[config.compression_type.upper()]
-        levels = {
-            Codec.GZIP: config.compression_gzip_level,
-            Codec.LZ4: config.compression_lz4_level,
-            Codec.ZSTD: config.compression_zstd_level,
-        }
-        self._level = levels.get(self._codec)
+        self._codec, self._level = compression_of(config)
         self._flags = BatchFlag.NONE if self._transactions is None else BatchFlag.TRANSACTIONAL
         self._acks = config.required_acks
         self._timeout_ms = config.request_timeout_ms

@@ -24,6 +24,7 @@ from ottla.client.model import ConsumerGroupMetadata, HeadersToSend, PartitionIn
 from ottla.client.plugins.serializers import LookupPending
 from ottla.client.send.delivery import RecordFuture, SentRecords
 from ottla.client.send.record_writer import Needed, Steps, TopicNeeded
+from ottla.client.send.sent_rows import SentRows
 from ottla.client.state.producer.memory import Reservation
 from ottla.client.state.producer.ongoing_transaction import OngoingTransaction
 from ottla.client.state.producer.partition_queue import out_of_memory
@@ -42,6 +43,7 @@ from ottla.errors import (
 from ottla.records.record import Buffer
 
 if TYPE_CHECKING:
+    from ottla.client.arrow_records import ArrowRows
     from ottla.config.option_types import ProducerOptions
 
 log = logging.getLogger("ottla.client")
@@ -118,6 +120,22 @@ class Producer(ClosedByBlock):
         return await self._follow(
             self._parts.bulk_writer.steps(topic, values, keys, partition, headers, timestamp_ms)
         )
+
+    async def send_arrow(
+        self,
+        topic: str,
+        rows: ArrowRows,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> SentRows:
+        """Send the rows of Arrow columns as records: see `ottla.Producer.send_arrow`."""
+        sent = SentRows()
+        for steps in self._parts.arrow_writer.parts(sent, topic, rows, partition, timestamp_ms):
+            await self._follow(steps)
+            # Large tables are sent while the next rows are encoded.
+            await asyncio.sleep(0)
+        return sent
 
     async def send_encoded(
         self, topic: str, partition: int, batch: Buffer, *, check_crc: bool = True

@@ -15,6 +15,7 @@ from ottla.client.plugins.configured_objects import (
     producer_interceptors_of,
     serializers_of,
 )
+from ottla.client.send.arrow_writer import ArrowWriter
 from ottla.client.send.bulk_writer import BulkWriter
 from ottla.client.send.partition_router import PartitionRouter
 from ottla.client.send.record_serializers import RecordSerializers
@@ -76,6 +77,14 @@ class ProducerParts:
         )
         self.bulk_writer = BulkWriter(
             self.accumulator, router, serializers, self.interceptors, self.writer
+        )
+        self.arrow_writer = ArrowWriter(
+            config=config,
+            accumulator=self.accumulator,
+            router=router,
+            serializers=serializers,
+            interceptors=self.interceptors,
+            single=self.writer,
         )
         self.network.on_update.append(router.update)
         self.network.on_update.append(lambda _: self.sender.wake())

@@ -7,6 +7,7 @@ from collections.abc import Container
 from typing import Final
 
 from ottla.client.state.consumer.fetched_partition import FetchedPartition, corrupt_error
+from ottla.client.state.consumer.lent_records import Lent, LentRecords
 from ottla.client.state.consumer.subscriptions import SubscriptionState
 from ottla.config.offset_reset import OffsetResetKind
 from ottla.errors import ErrorCode, OffsetOutOfRangeError, exception_for
@@ -47,7 +48,8 @@ class FetchBuffer:
         if not buffered:
             return position
         first, last = buffered[0], buffered[-1]
-        if first.next_offset != position and first is not self.in_use:
+        is_read = first is self.in_use or first.is_lent
+        if first.next_offset != position and not is_read:
             # It was fetched before a seek, and is dropped when it is next in line.
             return position
         if len(buffered) >= FETCHES_AHEAD or self.is_full:
@@ -102,6 +104,38 @@ class FetchBuffer:
             if fetched.size_bytes:
                 self._subscriptions.move_to_end(fetched.partition)
         return True
+
+    def lend(self, until_seconds: float) -> LentRecords | None:
+        """Lend the elements that the next polls return to the program's thread; None if there are none."""
+        lent: list[Lent] = []
+        for fetched in self._queue:
+            state = self._subscriptions.find(fetched.partition)
+            if (
+                state is None
+                or state.position is None
+                or not state.is_fetchable
+                or state.position.offset != fetched.next_offset
+            ):
+                continue
+            if fetched.error is not ErrorCode.NONE:
+                break  # a poll on the loop raises it, once the records before it are read
+            lent.append(Lent(fetched, state))
+        for fetched, state in lent:
+            fetched.is_lent = state.is_lent = True
+        return LentRecords(lent, until_seconds) if lent else None
+
+    def take_back(self, lent: LentRecords) -> list[FetchedPartition]:
+        """End a loan; returns the elements whose records were all returned, which are removed."""
+        consumed = []
+        for fetched, state in lent.lent:
+            fetched.is_lent = False
+            state.end_loan()
+            is_read = state.position is not None and state.position.offset == fetched.next_offset
+            if fetched.is_consumed and is_read and fetched in self._queue:
+                self._remove(fetched)
+                self._subscriptions.move_to_end(fetched.partition)
+                consumed.append(fetched)
+        return consumed
 
     def retain(self) -> None:
         """Drop elements of partitions that are not assigned any more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.client.model import ConsumerRecord, Headers
 from ottla.client.plugins.serializers import LookupPending
@@ -32,6 +32,9 @@ from ottla.wire.messages.fetch import PartitionData
 
 if TYPE_CHECKING:
     from ottla.records.arrow import RecordColumns
+
+# No position is there, so an element with this offset is dropped.
+_NOWHERE: Final = -1
 
 Deserialize = Callable[[str, Headers, bytes], object]
 """From topic, headers and bytes to a key or value; not called for None."""
@@ -67,6 +70,8 @@ class FetchedPartition:
         self.last_epoch = -1
         self.data = data
         self.is_consumed = False
+        self.is_lent = False
+        """Whether the program's thread reads it: its offset is ahead of the position at times."""
         self.record_count = 0
         self.size_bytes = 0 if data.records is None else len(data.records)
         self._settings = settings
@@ -122,6 +127,12 @@ class FetchedPartition:
                 if isinstance(error, CorruptRecordsError):
                     raise corrupt_error(self.partition, self.next_offset, str(error)) from error
                 raise
+        except Exception:
+            raise
+        except BaseException:
+            # Ctrl-C, perhaps behind records that were read and not counted: all that is left is fetched again.
+            self.next_offset = _NOWHERE
+            raise
         self.record_count += len(records)
         if self._index >= len(self._batches) and self._broken is None:
             self.is_consumed = True

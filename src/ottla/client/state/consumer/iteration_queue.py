@@ -19,6 +19,11 @@ class IterationQueue:
         self._records: list[ConsumerRecord] = list(records)
         self.iterator: Iterator[ConsumerRecord] = iter(self._records)
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether iteration has returned all records."""
+        return not length_hint(self.iterator)
+
     def undelivered(self) -> dict[TopicPartition, int]:
         """The first offset of each partition that iteration has not returned."""
         # A list's iterator knows how many elements are left, so that iteration need not count.

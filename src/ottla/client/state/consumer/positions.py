@@ -73,8 +73,10 @@ class AssignedPartition:
     __slots__ = (
         "fetch_state",
         "high_watermark",
+        "is_lent",
         "last_stable_offset",
         "log_start_offset",
+        "next_leader",
         "paused",
         "pending_revocation",
         "position",
@@ -90,6 +92,9 @@ class AssignedPartition:
         self.position: FetchPosition | None = None
         self.paused = False
         self.pending_revocation = False
+        # While records are lent to the program's thread, it alone changes the position.
+        self.is_lent = False
+        self.next_leader: LeaderAndEpoch | None = None
         self.reset: OffsetReset | None = None
         # When the next reset or validation may be tried; a request in flight sets it to the end of its timeout.
         self.retry_at_ms = 0.0
@@ -148,6 +153,9 @@ class AssignedPartition:
 
     def follow_leader(self, current: LeaderAndEpoch) -> bool:
         """Take over the current leader; True if the position has to be validated by it."""
+        if self.is_lent:
+            self.next_leader = current
+            return False
         if self.position is None or current.leader == NO_LEADER:
             return False
         if self.position.leader != current:
@@ -156,6 +164,13 @@ class AssignedPartition:
             self.retry_at_ms = 0.0
             self.preferred_replica = None
         return self.fetch_state is FetchState.AWAIT_VALIDATION
+
+    def end_loan(self) -> None:
+        """The loop changes the position again; follow the leader that was found meanwhile."""
+        self.is_lent = False
+        leader, self.next_leader = self.next_leader, None
+        if leader is not None:
+            self.follow_leader(leader)
 
     def skip_validation(self) -> None:
         """The broker cannot validate positions (before Kafka 2.3)."""

@@ -1,7 +1,8 @@
 """Records that wait to be sent, in batches by partition.
 
 Any thread may append; the rest belongs to the sender. One lock protects all: its sections are short, and Python runs
-one thread at a time anyway.
+one thread at a time anyway. `QuickWriter` of the kernel appends without the lock: a builder takes a record and its
+callback in one atomic call, and takes none once its batch is closed. An open batch belongs to the current transaction.
 """
 
 from __future__ import annotations
@@ -100,34 +101,16 @@ class Accumulator:
         with self.lock:
             if self.refusal is not None:
                 raise self.refusal()
-            if queue.open is None:
+            batch = queue.open
+            if batch is None:
                 return None
-            future = self.append_unlocked(queue, timestamp, key, value, headers, on_delivery)
+            assert batch.builder is not None
+            future = batch.builder.append_sent(
+                RecordFuture, batch, timestamp, key, value, headers, on_delivery
+            )
             if future is None:
                 self._close_open(queue)
             return future
-
-    def append_unlocked(
-        self,
-        queue: PartitionQueue,
-        timestamp: int | None,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[Header],
-        on_delivery: OnDelivery | None,
-    ) -> RecordFuture | None:
-        """As `append`, without the lock: a builder takes a record and its callback in one atomic call.
-
-        An open batch belongs to the current transaction. If another thread closes it meanwhile, the builder does not
-        take the record.
-        """
-        batch = queue.open
-        if batch is None or self.refusal is not None:
-            return None
-        builder = batch.builder
-        if builder is None:
-            return None
-        return builder.append_sent(RecordFuture, batch, timestamp, key, value, headers, on_delivery)
 
     def reserve(
         self, queue: PartitionQueue, size_bytes: int, wake: Callable[[], object]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any, Final, NamedTuple
@@ -10,7 +11,6 @@ from typing import Any, Final, NamedTuple
 from ottla.client.model import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 from ottla.client.plugins.interceptors import Acknowledgement
 from ottla.client.send.completion import CALLBACK_FAILURES, Completion
-from ottla.client.send.delivery import RecordFuture
 from ottla.client.state.producer.failed_records import FailedRecords
 from ottla.errors import AbortableError, ErrorCode, KafkaError
 from ottla.model import TopicPartition
@@ -27,7 +27,7 @@ from ottla.records.batch import (
     read_batch,
     read_header,
 )
-from ottla.records.client_kernel import RecordsBuilder
+from ottla.records.client_kernel import Callbacks, RecordsBuilder
 from ottla.records.compression import Codec
 from ottla.records.record import Buffer
 from ottla.wire.encoder import INLINE_RECORDS_BYTES
@@ -104,7 +104,7 @@ class ProducerBatch(Completion):
         self.builder: RecordsBuilder | None = RecordsBuilder(limit_bytes)
         self.reserved_bytes = reserved_bytes
         self.created_ms = created_ms
-        self.callbacks: list[tuple[RecordFuture, OnDelivery]] | None = None
+        self.callbacks: Callbacks | None = None
         # Of its producer.
         self.loop: object = None
         """The event loop on which it completes, if there is one."""
@@ -299,8 +299,8 @@ class ProducerBatch(Completion):
     def _count_failed(self, error: Exception) -> None:
         """Count the records without a callback of the program, which may never ask for their outcome."""
         self.close()
-        own_callbacks = [each for _, each in self.callbacks or () if _is_of_program(each)]
-        unseen_count = self.record_count - len(own_callbacks)
+        entries = [] if self.callbacks is None else self.callbacks.entries()
+        unseen_count = self.record_count - sum(_is_of_program(entry[-1]) for entry in entries)
         if self.failed_records is not None and unseen_count > 0:
             self.unseen_count = unseen_count
             self.failed_records.add(self.key.topic, unseen_count, error)
@@ -318,42 +318,26 @@ class ProducerBatch(Completion):
         self.builder = None
         self.encoded = None
         callbacks, self.callbacks = self.callbacks, None
-        if callbacks and self.error is None:
-            self._deliver_all(callbacks)
+        if callbacks is None:
+            pass
+        elif self.error is None:
+            callbacks.deliver(
+                RecordMetadata,
+                *self.key,
+                self.base_offset,
+                self.append_time_ms,
+                self._callback_failed,
+            )
         else:
-            for future, on_delivery in callbacks or ():
-                self._deliver(future, on_delivery)
+            for index, _, _, _, on_delivery in callbacks.entries():
+                try:
+                    on_delivery(None, self.error_of(index))
+                except CALLBACK_FAILURES:
+                    self._callback_failed()
         self.complete()
 
-    def _deliver_all(self, callbacks: list[tuple[RecordFuture, OnDelivery]]) -> None:
-        """As `_deliver` for each, for records that were written; quicker, since there may be thousands."""
-        topic, partition = self.key
-        for future, on_delivery in callbacks:
-            # The future of a record of a split batch has the index in the whole batch.
-            index = future._index if future._batch is self else future._place()[1]
-            metadata = RecordMetadata(
-                topic,
-                partition,
-                self.base_offset + index if self.base_offset >= 0 else NO_OFFSET,
-                future._timestamp if self.append_time_ms < 0 else self.append_time_ms,
-                future._key_size,
-                future._value_size,
-            )
-            try:
-                on_delivery(metadata, None)
-            except CALLBACK_FAILURES:
-                log.exception("on_delivery of a record for %s failed", self.key)
-
-    def _deliver(self, future: RecordFuture, on_delivery: OnDelivery) -> None:
-        _, index = future._place()
-        error = self.error_of(index)
-        try:
-            if error is None:
-                on_delivery(future._metadata(self, index), None)
-            else:
-                on_delivery(None, error)
-        except CALLBACK_FAILURES:
-            log.exception("on_delivery of a record for %s failed", self.key)
+    def _callback_failed(self) -> None:
+        log.exception("on_delivery of a record for %s failed", self.key)
 
     # Splitting
 
@@ -392,11 +376,12 @@ class ProducerBatch(Completion):
         """Callbacks move to the parts; futures that wait for this batch are woken, and find their part."""
         self.part_starts = starts
         self.parts = parts
-        for future, on_delivery in self.callbacks or ():
-            part, _ = future._place()
+        for index, *fields in [] if self.callbacks is None else self.callbacks.entries():
+            number = bisect_right(starts, index) - 1
+            part = parts[number]
             if part.callbacks is None:
-                part.callbacks = []
-            part.callbacks.append((future, on_delivery))
+                part.callbacks = Callbacks()
+            part.callbacks.add(index - starts[number], *fields)
         self.callbacks = None
         self.builder = None
         self.encoded = None
