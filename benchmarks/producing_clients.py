@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import uvloop
@@ -24,6 +25,8 @@ from benchmarks.client_task import (
 
 LINGER_MS = 5
 BATCH_BYTES = 65_536
+# About one batch of `send_arrow`, which are of up to 1 MiB.
+ARROW_ROWS = 10_000
 
 OTTLA_PRODUCER: dict[str, Any] = {"acks": "all", "linger_ms": LINGER_MS, "batch_size": BATCH_BYTES}
 CONFLUENT_PRODUCER = {
@@ -109,6 +112,22 @@ def ottla_send_many(task: Task) -> Done:
         while not watch.is_over():
             producer.send_many(topic, values)
             records += CHUNK
+        producer.flush()
+        return watch.done(records)
+
+
+def ottla_send_arrow(task: Task) -> Done:
+    import pyarrow as pa
+
+    import_module("ottla.records.arrow_encoder")
+    with ottla_producer(task) as producer:
+        # Made once, as the messages of `produce_batch`.
+        rows = pa.table({"value": pa.array([b"x" * VALUE_BYTES] * ARROW_ROWS, pa.binary())})
+        records = 0
+        watch = Stopwatch(task.seconds)
+        while not watch.is_over():
+            producer.send_arrow(task.topic, rows)
+            records += ARROW_ROWS
         producer.flush()
         return watch.done(records)
 
@@ -215,6 +234,7 @@ PRODUCERS: dict[str, Program] = {
     "ottla send": ottla_send,
     "ottla send, on_delivery": ottla_send_with_callback,
     "ottla send_many": ottla_send_many,
+    "ottla send_arrow": ottla_send_arrow,
     "ottla.aio send": ottla_aio_send,
     "confluent-kafka produce": confluent_produce,
     "confluent-kafka produce, on_delivery": confluent_produce_with_callback,
