@@ -64,8 +64,8 @@ from ottla.storage.local.supervised_folder import SupervisedFolder, open_supervi
 
 logger = EventLog(__name__)
 
-# A worker whose loop has said nothing for so long is killed.
-HANG_SECONDS: Final = 10.0
+# A worker whose loop has said nothing for so long is killed; a slow disk alone should not come to that.
+HANG_SECONDS: Final = 20.0
 CHECK_SECONDS: Final = 0.5
 # Workers of a supervisor that was killed, which hold its locks, end a moment later.
 DYING_SECONDS: Final = 1.0
