@@ -42,6 +42,7 @@ QUESTION = Question(
         "ottla send": "confluent-kafka produce",
         "ottla send, on_delivery": "confluent-kafka produce, on_delivery",
         "ottla send_many": "confluent-kafka produce_batch",
+        "ottla send_arrow": "confluent-kafka produce_batch",
         "ottla.aio send": "confluent-kafka produce",
     },
 )

@@ -113,6 +113,21 @@ def ottla_send_many(task: Task) -> Done:
         return watch.done(records)
 
 
+def ottla_send_arrow(task: Task) -> Done:
+    import pyarrow as pa
+
+    with ottla_producer(task) as producer:
+        # As many rows as a program would have in a table.
+        rows = pa.table({"value": pa.array([b"x" * VALUE_BYTES] * (20 * CHUNK), pa.binary())})
+        records = 0
+        watch = Stopwatch(task.seconds)
+        while not watch.is_over():
+            producer.send_arrow(task.topic, rows)
+            records += len(rows)
+        producer.flush()
+        return watch.done(records)
+
+
 def ottla_aio_send(task: Task) -> Done:
     return uvloop.run(_ottla_aio_send(task))
 
@@ -215,6 +230,7 @@ PRODUCERS: dict[str, Program] = {
     "ottla send": ottla_send,
     "ottla send, on_delivery": ottla_send_with_callback,
     "ottla send_many": ottla_send_many,
+    "ottla send_arrow": ottla_send_arrow,
     "ottla.aio send": ottla_aio_send,
     "confluent-kafka produce": confluent_produce,
     "confluent-kafka produce, on_delivery": confluent_produce_with_callback,
