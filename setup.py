@@ -12,13 +12,12 @@ KERNELS = [
         ],
         optional=True,
     )
-    for name in ("_kernel", "_client_kernel", "_arrow_kernel")
+    for name in ("_kernel", "_client_kernel", "_arrow_kernel", "_offset_kernel")
 ]
-KERNELS.append(
-    Extension(
-        "ottla.wire._produce_kernel", sources=["src/ottla/wire/_produce_kernel.pyx"], optional=True
-    )
-)
+KERNELS += [
+    Extension(f"ottla.wire.{name}", sources=[f"src/ottla/wire/{name}.pyx"], optional=True)
+    for name in ("_produce_kernel", "_columns_kernel")
+]
 
 
 class BuildKernel(build_ext):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
+from importlib import import_module
 from typing import Any
 
 import uvloop
@@ -93,6 +94,8 @@ def ottla_poll(task: Task) -> Done:
 def ottla_poll_arrow(task: Task) -> Done:
     import pyarrow.compute as pc
 
+    # It takes as long as reading a million records.
+    import_module("ottla.records.arrow")
     records = value_bytes = 0
     with ottla_consumer(task) as consumer:
         watch = Stopwatch(task.seconds)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import uvloop
@@ -24,6 +25,8 @@ from benchmarks.client_task import (
 
 LINGER_MS = 5
 BATCH_BYTES = 65_536
+# About one batch of `send_arrow`, which are of up to 1 MiB.
+ARROW_ROWS = 10_000
 
 OTTLA_PRODUCER: dict[str, Any] = {"acks": "all", "linger_ms": LINGER_MS, "batch_size": BATCH_BYTES}
 CONFLUENT_PRODUCER = {
@@ -116,14 +119,15 @@ def ottla_send_many(task: Task) -> Done:
 def ottla_send_arrow(task: Task) -> Done:
     import pyarrow as pa
 
+    import_module("ottla.records.arrow_encoder")
     with ottla_producer(task) as producer:
-        # As many rows as a program would have in a table.
-        rows = pa.table({"value": pa.array([b"x" * VALUE_BYTES] * (20 * CHUNK), pa.binary())})
+        # Made once, as the messages of `produce_batch`.
+        rows = pa.table({"value": pa.array([b"x" * VALUE_BYTES] * ARROW_ROWS, pa.binary())})
         records = 0
         watch = Stopwatch(task.seconds)
         while not watch.is_over():
             producer.send_arrow(task.topic, rows)
-            records += len(rows)
+            records += ARROW_ROWS
         producer.flush()
         return watch.done(records)
 

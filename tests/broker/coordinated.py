@@ -18,7 +18,7 @@ from ottla.broker.coordination.coordinator import (
     When,
     unchanged,
 )
-from ottla.broker.coordination.groups import CRASH_POINTS
+from ottla.broker.coordination.groups import CRASH_POINTS, OFFSET_COLUMNS
 from ottla.broker.coordination.machine_log import EventCodec
 from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.partitions.replay import replay
@@ -26,7 +26,7 @@ from ottla.broker.partitions.shard import Shard
 from ottla.config.topic import TopicConfig
 from ottla.core.group import records
 from ottla.core.group.machine import GroupMachine
-from ottla.core.group.requests import CommitSender, GroupConfig, JoinRequest, NewOffset
+from ottla.core.group.requests import CommitSender, GroupConfig, JoinRequest, NewOffsets
 from ottla.core.turn import ProducerIdentity, Ticket, Turn
 from ottla.ports import Buffer, Extent, PartitionLog, StorageError
 from ottla.records.batch import BatchHeader, read_batch, split_batches
@@ -85,7 +85,13 @@ class Bench:
 
     def settings(self) -> Settings:
         return Settings(
-            EventCodec(records.encode, records.decode, Codec.NONE, lambda event: CRASH_POINTS),
+            EventCodec(
+                records.encode,
+                records.decode,
+                Codec.NONE,
+                lambda event: CRASH_POINTS,
+                OFFSET_COLUMNS,
+            ),
             self.clock,
             Uptime(asyncio.get_running_loop().time),
             1 << 20,
@@ -114,11 +120,12 @@ class Bench:
         return self.coordinator.ask(lambda machine, turn, _: decide(machine, turn), unchanged, when)
 
     def commit(self, value: int, group: str = "g", count: int = 1, metadata: str = "") -> Any:
-        offsets = [NewOffset("orders", at, value, -1, metadata) for at in range(count)]
+        columns = [*range(count)], [value] * count, [-1] * count, [metadata] * count
+        offsets = [NewOffsets("orders", *columns)]
         return self.ask(lambda machine, turn: machine.commit(turn, CommitSender(group), offsets))
 
     def commit_in_transaction(self, producer_id: int, value: int) -> Any:
-        offsets = [NewOffset("orders", producer_id, value, -1, "")]
+        offsets = [NewOffsets("orders", [producer_id], [value], [-1], [""])]
         return self.ask(
             lambda machine, turn: machine.commit_in_transaction(
                 turn, CommitSender("g"), ProducerIdentity(producer_id, 3), offsets

@@ -49,12 +49,14 @@ class ServeProcess:
         process.stdout.close()
         return code, self.log
 
+    def _program(self) -> list[str]:
+        return ["-m", "ottla"] if self.loop_kind == "uvloop" else ["-c", WITHOUT_UVLOOP]
+
     def _run(self, *arguments: str) -> subprocess.Popen[str]:
         paths = [SOURCES, *filter(None, [os.environ.get("PYTHONPATH")])]
-        program = ["-m", "ottla"] if self.loop_kind == "uvloop" else ["-c", WITHOUT_UVLOOP]
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, *program, "serve", *arguments],
+                [sys.executable, *self._program(), "serve", *arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

@@ -17,7 +17,7 @@ from ottla.broker.coordination.machine_log import BATCH_BYTES
 from ottla.broker.partitions.shard import Shard
 from ottla.core.group.consumer.events import PatternResolved
 from ottla.core.group.machine import GroupMachine
-from ottla.core.group.requests import CommitSender, FetchedOffset, Joined, NewOffset
+from ottla.core.group.requests import CommitSender, FetchedOffset, Joined, NewOffsets
 from ottla.core.outcomes import Refused
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
@@ -127,7 +127,7 @@ def test_who_cannot_wait_is_told_when_the_coordinator_fails_or_is_gone() -> None
         bench.log.error = StorageError("broken")
         failed = bench.ask_now(
             lambda machine, turn: machine.commit(
-                turn, CommitSender("g"), [NewOffset("orders", 0, 1, -1, "")]
+                turn, CommitSender("g"), [NewOffsets("orders", [0], [1], [-1], [""])]
             )
         )
         assert isinstance(failed, Refused)

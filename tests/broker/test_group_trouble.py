@@ -98,12 +98,14 @@ def test_an_assignment_that_is_not_written_is_given_to_nobody(
 def break_codec(broker: ottla.Broker) -> None:
     """Makes the group's next record one that cannot be written."""
 
-    def fail(event: Any) -> tuple[bytes, bytes | None]:
+    def fail(*arguments: Any) -> Any:
         raise ValueError("this cannot be a record")
 
     def change(running: Any) -> None:
         found: Coordinator[GroupMachine] = running.node.groups.find(GROUP)
-        codec = found._settings.codec._replace(encode=fail)
+        codec = found._settings.codec
+        assert codec.columns is not None
+        codec = codec._replace(encode=fail, columns=codec.columns._replace(encode=fail))
         found._settings = found._settings._replace(codec=codec)
 
     on_loop(broker, change)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from tests.broker.requests import batch_of, produce_request
 from tests.fuzz.plain import Client
 from tests.lasting import LASTING
 
+from ottla.access import Operation, PatternType, Permission, ResourceType
 from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker, start_broker
+from ottla.broker.security.standard_authorizer import StandardAuthorizer
 from ottla.config.broker import BrokerConfig
 from ottla.doors.door import Door
 from ottla.errors import ErrorCode
@@ -25,6 +27,7 @@ from ottla.testing.disk_faults import faulty_store
 from ottla.testing.faults import Faults
 from ottla.wire.compile import decode_message
 from ottla.wire.framing import SIZE_BYTES, frame_request, read_size
+from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -89,13 +92,18 @@ def sequenced(sequence: int, count: int = 1) -> bytes:
 
 
 def serve(
-    folder: Path, scenario: Callable[[Served], Coroutine[Any, Any, None]], **settings: Any
+    folder: Path,
+    scenario: Callable[[Served], Coroutine[Any, Any, None]],
+    options: Mapping[str, object] | None = None,
+    **settings: Any,
 ) -> None:
     async def run() -> None:
         faults = Faults(range(1, 2))
         clock = MovableClock()
         instruments = Instruments(clock=clock, wrap_store=faulty_store(faults, clock))
-        config = BrokerConfig.read({**LASTING, "listeners": "PLAINTEXT://127.0.0.1:0"})
+        config = BrokerConfig.read(
+            {**LASTING, "listeners": "PLAINTEXT://127.0.0.1:0", **(options or {})}
+        )
         running = await start_broker(BrokerSettings(config, str(folder), **settings), instruments)
         try:
             await scenario(Served(running, faults))
@@ -245,3 +253,47 @@ def test_metrics_count_every_request(tmp_path: Path) -> None:
 
     door = Door("metrics", Endpoint("127.0.0.1", 0))
     serve(tmp_path, scenario, metrics=door)
+
+
+WITH_ACLS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+def test_acls_are_asked_for_every_request(tmp_path: Path, writes: list[int]) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        authorizer = served.running.node.authorizer
+        assert isinstance(authorizer, StandardAuthorizer)
+        writes.clear()
+        allowed = authorizer.allowed_count
+        answers = await served.produce(*(produce("t", number) for number in range(5)))
+        assert {each.error_code for _, each in answers} == {ErrorCode.NONE}
+        assert authorizer.allowed_count - allowed == 5
+        assert writes == [5]
+        await served.client.receive(frame_request(DENIAL, 3, 1, None))
+        denied = authorizer.denied_count
+        answers = await served.produce(*(produce("t", number) for number in range(3)))
+        assert [each.error_code for _, each in answers] == [
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        ] * 3
+        assert authorizer.denied_count - denied == 3
+        assert served.end_offset("t") == 6
+
+    serve(tmp_path, scenario, WITH_ACLS)
+
+
+DENIAL = CreateAclsRequest(
+    creations=[
+        AclCreation(
+            resource_type=ResourceType.TOPIC,
+            resource_name="t",
+            resource_pattern_type=PatternType.LITERAL,
+            principal="User:ANONYMOUS",
+            host="*",
+            operation=Operation.WRITE,
+            permission_type=Permission.DENY,
+        )
+    ]
+)

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 from tests.broker import txn_requests as ask
-from tests.broker.requests import create, every_version_of
+from tests.broker.conftest import Starter
+from tests.broker.requests import create, every_version_of, on_loop, session_with
 from tests.broker.txn_requests import Identity
 
+import ottla
+from ottla.broker.partitions.shard import Shard
+from ottla.broker.runtime import RunningBroker
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
-from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest
+from ottla.ports import Buffer, Extent, PartitionLog
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 EVERY_VERSION = pytest.mark.parametrize("version", every_version_of(WriteTxnMarkersRequest))
 NONE = ErrorCode.NONE
@@ -77,6 +91,94 @@ def test_a_marker_of_transaction_version_2_is_written_once(
     assert mark(who.newer()) == [NONE]
     assert ask.high_watermark(connection, topic) == end
     assert mark(who) == [OLD_EPOCH]
+
+
+class CountedLog:
+    """A log that counts the batches of each append."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+        self.batch_counts: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def append(self, data: Buffer, extents: Sequence[Extent], expected_end_offset: int) -> Any:
+        self.batch_counts.append(len(extents))
+        return self._log.append(data, extents, expected_end_offset)
+
+
+def counted_log(broker: ottla.Broker, topic: str) -> CountedLog:
+    def take_the_place(running: RunningBroker) -> CountedLog:
+        shard = running.node.partitions.shard(topic, 0)
+        assert isinstance(shard, Shard)
+        counted = CountedLog(shard.log)
+        shard.log = cast(PartitionLog, counted)
+        return counted
+
+    return on_loop(broker, take_the_place)
+
+
+def marker_of(who: Identity, topic: str, *, commits: bool) -> WritableTxnMarker:
+    named = WritableTxnMarkerTopic(name=topic, partition_indexes=[0])
+    return WritableTxnMarker(
+        producer_id=who.producer_id,
+        producer_epoch=who.epoch,
+        transaction_result=commits,
+        topics=[named],
+        coordinator_epoch=3,
+    )
+
+
+def codes_of(answer: WriteTxnMarkersResponse) -> list[int]:
+    return [
+        partition.error_code
+        for marker in answer.markers
+        for topic in marker.topics
+        for partition in topic.partitions
+    ]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_the_markers_of_a_request_to_one_partition_are_one_write(
+    start: Starter, tmp_path: Path, topic: str, stored: bool
+) -> None:
+    broker = start(data_dir=tmp_path if stored else None)
+    with session_with(broker) as connection:
+        create(connection, topic, 1)
+        producers = []
+        for number in range(4):
+            transactional_id = ask.new_id()
+            ask.await_coordinator(connection, transactional_id)
+            who = ask.become(connection, transactional_id)
+            assert ask.send(connection, transactional_id, who, topic, 0, b"%d" % number) is NONE
+            producers.append(who)
+        before = ask.high_watermark(connection, topic)
+        counted = counted_log(broker, topic)
+        markers = [
+            marker_of(who, topic, commits=number != 1) for number, who in enumerate(producers)
+        ]
+        # One of them is fenced: the others are written all the same.
+        markers.append(marker_of(producers[0].older(), topic, commits=True))
+        request = WriteTxnMarkersRequest(markers=markers)
+        answer = connection.call(request, WriteTxnMarkersResponse, 1)
+        assert codes_of(answer) == [NONE, NONE, NONE, NONE, OLD_EPOCH]
+        assert counted.batch_counts == [4]
+        assert ask.high_watermark(connection, topic) == before + 4
+        assert ask.is_healed(connection, topic)
+        assert ask.committed_values(connection, topic) == [b"0", b"2", b"3"]
+        # A second marker of a producer is decided on after its first was written.
+        counted.batch_counts.clear()
+        repeated = [marker_of(producers[3], topic, commits=True) for _ in range(2)]
+        answer = connection.call(
+            WriteTxnMarkersRequest(markers=[markers[0], *repeated]), WriteTxnMarkersResponse, 1
+        )
+        assert codes_of(answer) == [NONE, NONE, NONE]
+        assert counted.batch_counts == [2, 1]
+    if stored:
+        broker.stop()
+        with session_with(start(data_dir=tmp_path)) as connection:
+            assert ask.committed_values(connection, topic) == [b"0", b"2", b"3"]
 
 
 @EVERY_VERSION

@@ -124,6 +124,10 @@ class BrokerProcess:
                         pipe.close()
             self._process = None
 
+    def counts(self) -> dict[str, int]:
+        """What else has happened how often."""
+        return {}
+
     def freeze(self, seconds: float) -> None:
         """SIGSTOP, and SIGCONT later."""
         process = self._process
@@ -155,6 +159,10 @@ class WorkerProcesses(BrokerProcess):
             *("--listen", str(first.broker), "--advertise", str(first.listen)),
             *("--workers", str(self.worker_count), *options),
         ]
+
+    def counts(self) -> dict[str, int]:
+        log = self.log_path.read_text(encoding="utf-8")
+        return {"worker starts": log.count(" serves, as process ")}
 
     def signal_worker(self, random: Random, number: signal.Signals) -> int | None:
         """Sends a signal to one of the workers; None if none is running now."""

@@ -17,8 +17,8 @@ from ottla.broker.coordination.verification import (
 )
 from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.handlers import produce
-from ottla.broker.partitions.shard import AlreadyMarked, Shard
-from ottla.core.group.events import OffsetCommitted
+from ottla.broker.partitions.shard import AlreadyMarked, Marker, MarkerOutcome, Shard
+from ottla.core.group.events import OffsetCommitted, OffsetsCommitted
 from ottla.core.group.offset_table import OffsetTable
 from ottla.core.outcomes import Refused
 from ottla.core.partition import Partition
@@ -55,15 +55,22 @@ def end_whatever_the_epoch() -> None:
 
 def lose_a_marker() -> None:
     """Every tenth marker is acknowledged and not written."""
-    append_marker = Shard.append_marker
+    append_markers = Shard.append_markers
     count = 0
 
-    def append(self: Shard, *arguments: Any) -> Any:
+    def append(self: Shard, markers: Sequence[Marker], now_ms: int) -> list[MarkerOutcome]:
         nonlocal count
-        count += 1
-        return append_marker(self, *arguments) if count % LOST_MARKER else AlreadyMarked(None)
+        outcomes: list[MarkerOutcome] = []
+        for marker in markers:
+            count += 1
+            outcomes += (
+                append_markers(self, [marker], now_ms)
+                if count % LOST_MARKER
+                else [AlreadyMarked(None)]
+            )
+        return outcomes
 
-    _change(Shard, "append_marker", append)
+    _change(Shard, "append_markers", append)
 
 
 def show_open_transactions() -> None:
@@ -83,8 +90,13 @@ def hide_aborted_transactions() -> None:
 def commit_offsets_at_once() -> None:
     """Offsets in a transaction count before it is committed."""
 
-    def commit_pending(self: OffsetTable, commit: OffsetCommitted, producer_id: int) -> None:
-        self.commit(commit)
+    def commit_pending(
+        self: OffsetTable, commit: OffsetCommitted | OffsetsCommitted, producer_id: int
+    ) -> None:
+        if isinstance(commit, OffsetsCommitted):
+            self.commit_columns(commit)
+        else:
+            self.commit(commit)
 
     _change(OffsetTable, "commit_pending", commit_pending)
 

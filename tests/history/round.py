@@ -281,7 +281,6 @@ class Round:
         self._broker.signal_worker(self._random, signal.SIGKILL)
 
     def _freeze_worker(self) -> None:
-        """For a moment, or until the supervisor kills it."""
         assert isinstance(self._broker, WorkerProcesses)
         seconds = self._random.choice((0.5, 2.0, 2.0, 12.0))
         self._did("SIGSTOP of a worker", seconds=seconds)
@@ -377,6 +376,7 @@ class Round:
                 "values sent": len(found.owner),
                 "values polled": sum(len(reader.steps) for reader in found.readers.values()),
                 "broker starts": self._broker.starts,
+                **self._broker.counts(),
             }
         )
         report.deeds = self.deeds + Counter(self._proxy.deeds)

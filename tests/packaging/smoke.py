@@ -14,7 +14,13 @@ import tempfile
 import ottla
 
 SECONDS = 60
-KERNELS = ("records._kernel", "records._client_kernel", "wire._produce_kernel")
+KERNELS = (
+    "records._kernel",
+    "records._client_kernel",
+    "records._offset_kernel",
+    "wire._columns_kernel",
+    "wire._produce_kernel",
+)
 
 
 def check_what_runs() -> None:

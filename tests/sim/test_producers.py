@@ -70,7 +70,7 @@ def producers_forgotten_by_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def failures_taken_for_success(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ottla.broker.handlers import produce
+    from ottla.broker.requests import produce_replies
 
     def when_durable(unsettled: Any, response: Any, finish: Any) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -79,7 +79,7 @@ def failures_taken_for_success(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         return answer
 
-    monkeypatch.setattr(produce, "_when_durable", when_durable)
+    monkeypatch.setattr(produce_replies, "_when_durable", when_durable)
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ class Cluster:
     @property
     def controller_id(self) -> int:
         """The node that clients see as the controller; all nodes do what they ask of it."""
-        return next(iter(self.members.present), NO_LEADER)
+        return self.members.first
 
     def is_first_here(self, node_id: int) -> bool:
         """Whether a node does the work that is done once in a process."""

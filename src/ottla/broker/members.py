@@ -15,7 +15,7 @@ from ottla.core.catalog import Topic
 from ottla.core.group.machine import GroupMachine
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
-from ottla.model import Endpoint
+from ottla.model import NO_LEADER, Endpoint
 from ottla.ports import Clock, PartitionRef
 
 # A node in another process that was lost is started again at once. For so long clients are still sent to it: its port
@@ -135,6 +135,13 @@ class Members:
             return False
         lost_at = self._lost_at.get(node_id)
         return lost_at is None or self._clock.monotonic_seconds() < lost_at + RESTART_SECONDS
+
+    @property
+    def first(self) -> int:
+        """The first node to which clients are sent; NO_LEADER if there is none."""
+        if not self._elsewhere:
+            return next(iter(self.here), NO_LEADER)
+        return next(iter(self.present), NO_LEADER)
 
     @property
     def are_all_here(self) -> bool:

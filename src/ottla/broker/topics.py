@@ -247,6 +247,8 @@ class Topics:
                 refused[name] = reason
         # Another request may have created one of them between the steps.
         wanted = [new for new in wanted if new.name not in self._catalog.topics]
+        if not wanted:
+            return refused
         made = yield from awaited(self.create(wanted, permit))
         for new, one in zip(wanted, made, strict=True):
             # Another node may have created it meanwhile.

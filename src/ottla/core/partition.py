@@ -146,6 +146,8 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
+        if not self._ended_unseen and not self.producers.has_open:
+            return self.high_watermark
         undecided = [ended.first_offset for ended in self._ended_unseen]
         first_open = self.producers.first_open_offset
         if first_open is not None:

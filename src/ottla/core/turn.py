@@ -48,6 +48,11 @@ class Turn:
         self.effects: list[Any] = []
         self.log_messages: list[LogMessage] = []
 
+    @property
+    def is_without_effect(self) -> bool:
+        """Whether nothing was written, answered, logged or asked for."""
+        return not (self.written or self.answers or self.effects or self.log_messages)
+
     def answer(self, ticket: Ticket, result: Any) -> None:
         """Answers a request, when everything written so far is durable."""
         self.answers.append((ticket, result))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
@@ -52,12 +52,13 @@ class Presence:
 
 @dataclass(frozen=True)
 class FieldType:
-    """The type of a field: `element` is a scalar, or the class of a struct."""
+    """The type of a field: `element` is a scalar, or the class of a struct; `in_columns`: see `columns.py`."""
 
     element: Scalar | type
     is_list: bool
     is_nullable: bool
     element_is_nullable: bool = False
+    in_columns: bool = False
 
 
 @dataclass(frozen=True)
@@ -230,9 +231,11 @@ def _field(declared: Any, hint: Any) -> Field:
 
 def _field_type(hint: Any) -> FieldType:
     hint, is_nullable = _without_none(hint)
-    if get_origin(hint) is list:
+    origin = get_origin(hint)
+    if origin is list or origin is Sequence:
         element, element_is_nullable = _without_none(get_args(hint)[0])
-        return FieldType(_element(element), True, is_nullable, element_is_nullable)
+        in_columns = origin is Sequence
+        return FieldType(_element(element), True, is_nullable, element_is_nullable, in_columns)
     return FieldType(_element(hint), False, is_nullable)
 
 

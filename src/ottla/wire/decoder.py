@@ -12,6 +12,9 @@ from ottla.wire.types import BytesType, Fixed, StringType, UuidType
 
 
 class DecoderSource(SourceWriter):
+    # Whether lists that are declared so become columns; not where a list is read in slices.
+    reads_columns = True
+
     def function(self, cls: type) -> None:
         self.line(self.signature())
         self.depth += 1
@@ -149,6 +152,12 @@ class DecoderSource(SourceWriter):
             return
         self.line(f"check_length({length}, size - pos)")
         self.before_elements(length)
+        if field.type.in_columns and self.reads_columns:
+            assert isinstance(element, type)
+            decode = self.constant("columns", self.columns_codec(element).decode)
+            self.line(f"{target}, pos = {decode}(buf, pos, {length})")
+            self.depth -= 1
+            return
         items = self.name("items")
         self.line(f"{items} = {target} = []")
         self.line(f"for _ in range({length}):")
@@ -191,6 +200,8 @@ class DecoderSource(SourceWriter):
 
 class SlicedDecoderSource(DecoderSource):
     """Generates a generator that yields after every few elements, and limits their number."""
+
+    reads_columns = False
 
     def signature(self) -> str:
         return "def decode(buf, pos, left):"

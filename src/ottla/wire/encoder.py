@@ -15,6 +15,9 @@ INLINE_RECORDS_BYTES = 4096
 
 
 class EncoderSource(SourceWriter):
+    # Whether columns are written at once; not where a list is written in slices.
+    writes_columns = True
+
     def function(self, cls: type) -> None:
         self.line("def encode(m, out, parts):")
         self.depth += 1
@@ -125,6 +128,20 @@ class EncoderSource(SourceWriter):
             pack = self.constant("pack", struct_module.pack)
             self.line(f'out += {pack}(f">{{len({items})}}{element.letter}", *{items})')
             return
+        if field.type.in_columns and self.writes_columns:
+            assert isinstance(element, type)
+            encode = self.constant("columns", self.columns_codec(element).encode)
+            self.line(f"if type({items}) is Columns: {encode}(out, {items})")
+            self.line("else:")
+            self.depth += 1
+            self.each(field, items)
+            self.depth -= 1
+        else:
+            self.each(field, items)
+
+    def each(self, field: Field, items: str) -> None:
+        """A loop over the elements."""
+        element = field.type.element
         item = self.name("item")
         self.line(f"for {item} in {items}:")
         self.depth += 1
@@ -175,6 +192,8 @@ class EncoderSource(SourceWriter):
 
 class SlicedEncoderSource(EncoderSource):
     """Generates a generator that yields after every few elements."""
+
+    writes_columns = False
 
     def function(self, cls: type) -> None:
         super().function(cls)

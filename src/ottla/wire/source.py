@@ -6,8 +6,9 @@ import struct as struct_module
 from typing import Any
 
 from ottla.wire import primitives, types
+from ottla.wire.columns import Columns, ColumnsCodec
 from ottla.wire.declare import Field, fields_of
-from ottla.wire.types import Fixed, MalformedMessageError
+from ottla.wire.types import Fixed, MalformedMessageError, StringType
 
 INDENT = "    "
 # A sliced codec yields after this many elements of lists, which take some 0.2 ms.
@@ -27,6 +28,7 @@ class SourceWriter:
             "MalformedMessageError": MalformedMessageError,
             "check_length": primitives.check_length,
             "check_tagged": primitives.check_tagged,
+            "Columns": Columns,
             "length_prefix": primitives.length_prefix,
             "pieces_of": types.pieces_of,
             "read_uvarint": primitives.read_uvarint,
@@ -77,6 +79,29 @@ class SourceWriter:
 
     def is_tagged(self, field: Field) -> bool:
         return self.flexible and field.tagged_in(self.version)
+
+    def columns_codec(self, cls: type) -> ColumnsCodec:
+        """How a list of these structs is written; their fields are numbers and texts."""
+        kinds = b""
+        places: list[int] = []
+        missing: list[tuple[int, Any]] = []
+        for place, field in enumerate(fields_of(cls)):
+            assert field.presence.tag is None, f"{field.name} has a tag"
+            if field.present_in(self.version):
+                kinds += self._kind_of(field)
+                places.append(place)
+            else:
+                assert field.default is not None
+                missing.append((place, field.default()))
+        return ColumnsCodec(cls, kinds, self.flexible, tuple(places), tuple(missing))
+
+    def _kind_of(self, field: Field) -> bytes:
+        element = field.type.element
+        assert not field.type.is_list, f"{field.name} is a list"
+        if isinstance(element, Fixed):
+            return element.letter.encode()
+        assert isinstance(element, StringType), f"{field.name} is neither a number nor a text"
+        return b"S" if self.nullable(field) else b"s"
 
 
 def is_fixed(field: Field) -> bool:

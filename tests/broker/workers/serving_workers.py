@@ -18,6 +18,19 @@ from tests.waiting import in_time
 WAIT_SECONDS = 30.0
 
 Event = dict[str, Any]
+IMPATIENT = """
+import sys
+from ottla.broker.workers.supervisor import Supervisor
+from ottla.cli.main import main
+Supervisor.__init__.__kwdefaults__["hang_seconds"] = 2.0
+sys.exit(main())
+"""
+WITH_A_THREAD = """
+import sys, threading, time
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+from ottla.cli.main import main
+sys.exit(main())
+"""
 
 
 class ServingWorkers(ServeProcess):
@@ -57,6 +70,20 @@ class ServingWorkers(ServeProcess):
 
     def kill_worker(self, node_id: int, number: signal.Signals = signal.SIGKILL) -> None:
         os.kill(self.pid_of(node_id), number)
+
+
+class ImpatientSupervisor(ServingWorkers):
+    """One that waits only two seconds for a sign of life."""
+
+    def _program(self) -> list[str]:
+        return ["-c", IMPATIENT]
+
+
+class WorkersOfThreads(ServingWorkers):
+    """A supervisor with another thread: its workers are interpreters of their own, and no forks."""
+
+    def _program(self) -> list[str]:
+        return ["-c", WITH_A_THREAD]
 
 
 @contextmanager

@@ -14,6 +14,8 @@ import pytest
 from tests.broker.processes import ServeProcess
 from tests.broker.workers.serving_workers import (
     WAIT_SECONDS,
+    ImpatientSupervisor,
+    WorkersOfThreads,
     ask_versions,
     connected,
     exchange_versions,
@@ -84,6 +86,34 @@ def test_workers_end_with_a_killed_supervisor_and_free_the_folder(tmp_path: Path
         broker.begin(2)
         assert ask_versions(broker.address)
         assert broker.stop() == 0
+
+
+def test_a_supervisor_with_threads_starts_interpreters(tmp_path: Path) -> None:
+    broker = WorkersOfThreads(tmp_path)
+    try:
+        broker.begin(2)
+        first = broker.pid_of(1)
+        command = Path(f"/proc/{first}/cmdline").read_bytes().split(b"\0")
+        assert b"ottla.cli.worker" in command
+        broker.kill_worker(1)
+        broker.wait_for("worker_started", count=2, node=1)
+        for address in (broker.address, *broker.addresses().values()):
+            assert ask_versions(address)
+        pids = [broker.pid_of(1), broker.pid_of(2)]
+        broker.kill()
+        wait_until_gone(first, *pids)
+    finally:
+        broker.kill()
+
+
+def test_ctrl_c_stops_all(tmp_path: Path) -> None:
+    with serving_workers(tmp_path, 2) as broker:
+        pids = [broker.pid_of(1), broker.pid_of(2)]
+        # A terminal sends it to the process group, of which the workers are no part.
+        assert len({os.getpgid(each) for each in (broker.pid, *pids)}) == 3
+        broker.signal(signal.SIGINT)
+        assert broker.wait() == 0
+        assert not any(map(is_running, pids))
 
 
 def test_a_stopped_supervisor_does_not_stop_its_workers(tmp_path: Path) -> None:
@@ -205,18 +235,20 @@ def test_ephemeral_data_goes_with_the_broker(tmp_path: Path) -> None:
         broker.kill()
 
 
-@pytest.mark.long
 def test_a_worker_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None:
-    with serving_workers(tmp_path, 2) as broker:
-        address = broker.addresses()[1]
+    broker = ImpatientSupervisor(tmp_path)
+    try:
+        broker.begin(2)
         os.kill(broker.pid_of(1), signal.SIGSTOP)
-        # Meanwhile the others answer, at the common port too; what the hung one has accepted there waits.
+        # Meanwhile the other one answers.
         assert ask_versions(broker.addresses()[2])
         broker.wait_for("worker_started", count=2, node=1)
         reason = broker.wait_for("worker_ended", node=1)["reason"]
         assert reason.startswith("it was killed: its loop did not turn for ")
-        assert ask_versions(address)
+        assert ask_versions(broker.addresses()[1])
         assert broker.stop() == 0
+    finally:
+        broker.kill()
 
 
 def test_the_log_has_the_node_of_each_worker(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from uuid import UUID
@@ -11,7 +11,7 @@ from tests.core.group.topics import SomeTopics
 
 from ottla.core.group import records
 from ottla.core.group.classic.group import ClassicGroup, ClassicState
-from ottla.core.group.events import Event, GroupSaved
+from ottla.core.group.events import Event, GroupSaved, OffsetsCommitted
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import (
     CommitSender,
@@ -22,7 +22,7 @@ from ottla.core.group.requests import (
     JoinRefused,
     JoinRequest,
     Leaver,
-    NewOffset,
+    NewOffsets,
     Synced,
     SyncRequest,
 )
@@ -134,7 +134,7 @@ class Groups:
         yield turn
         self.machine.wake(turn)
         self._turn = None
-        self.log += turn.written
+        self.log += one_by_one(turn.written)
         self.log_messages += turn.log_messages
         self.finished(turn)
         for ticket, answer in turn.answers:
@@ -278,7 +278,7 @@ class Groups:
 
     def commit(
         self,
-        *offsets: NewOffset,
+        *offsets: NewOffsets,
         group: str = "g",
         generation: int = -1,
         member_id: str = "",
@@ -290,7 +290,7 @@ class Groups:
     def commit_in_transaction(
         self,
         producer_id: int,
-        *offsets: NewOffset,
+        *offsets: NewOffsets,
         group: str = "g",
         generation: int = -1,
         member_id: str = "",
@@ -373,6 +373,16 @@ class Groups:
         self.stabilize(group)
 
 
+def one_by_one(written: Iterable[AppliedEvent]) -> Iterator[AppliedEvent]:
+    """The events as a replay of their records finds them."""
+    for entry in written:
+        if isinstance(entry.event, OffsetsCommitted):
+            for event in entry.event.each():
+                yield entry._replace(event=event)
+        else:
+            yield entry
+
+
 def offset(
     topic: str = "orders",
     partition: int = 0,
@@ -380,6 +390,6 @@ def offset(
     metadata: str = "",
     retention_ms: int = -1,
     topic_id: UUID | None = None,
-) -> NewOffset:
+) -> NewOffsets:
     """An offset to be committed."""
-    return NewOffset(topic, partition, value, -1, metadata, retention_ms, topic_id)
+    return NewOffsets(topic, [partition], [value], [-1], [metadata], retention_ms, topic_id)

@@ -10,7 +10,7 @@ from tests.core.group.groups import DAY_MS, SESSION_MS, START_MS, Groups, offset
 from ottla.core.catalog import Topic
 from ottla.core.group.classic.group import ClassicState
 from ottla.core.group.events import LAST_TIMESTAMP, OffsetCommitted, OffsetDeleted
-from ottla.core.group.requests import FetchedOffset, NewOffset
+from ottla.core.group.requests import FetchedOffset, NewOffsets
 from ottla.errors import ErrorCode
 
 NONE = ErrorCode.NONE
@@ -159,7 +159,7 @@ def test_the_last_commit_counts() -> None:
 
 def test_the_leader_epoch_of_a_commit_is_kept() -> None:
     groups = Groups()
-    groups.commit(NewOffset("orders", 0, 9, 4, ""))
+    groups.commit(NewOffsets("orders", [0], [9], [4], [""]))
     groups.restart()
     assert groups.machine.fetch("g", "orders", 0) == FetchedOffset(9, 4, "")
 

@@ -12,6 +12,8 @@ from ottla.core.txn import records
 from ottla.core.txn.events import Event, TransactionDeleted, TransactionSaved
 from ottla.core.txn.states import TxnState
 from ottla.model import TopicPartition
+from ottla.wire.compile import decode_stored, encode_stored
+from ottla.wire.stored.transaction_log import TransactionLogKey, TransactionLogValue
 from ottla.wire.types import MalformedMessageError
 
 INT16, INT32, INT64 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (16, 32, 64))
@@ -44,6 +46,27 @@ def test_events_survive_the_round_trip(event: Event) -> None:
     key, value = records.encode(event)
     assert records.decode(key, value) == event
     assert (value is None) == isinstance(event, TransactionDeleted)
+
+
+@given(event=saved())
+def test_a_record_is_as_it_is_declared(event: TransactionSaved) -> None:
+    key, value = records.encode(event)
+    assert value is not None
+    assert encode_stored(decode_stored(TransactionLogKey, key), 0) == key
+    assert encode_stored(decode_stored(TransactionLogValue, value), 1) == value
+
+
+@pytest.mark.parametrize("count", [31, 32, 33, 126, 127, 128, 300])
+def test_a_transaction_may_have_many_partitions(count: int) -> None:
+    partitions = tuple(
+        TopicPartition(f"{'t' * 126}-{number % 3}", number // 3) for number in range(count)
+    )
+    by_topic = tuple(sorted(partitions))
+    event = TransactionSaved("tx", 1, 2, 3, TxnState.ONGOING, by_topic, 4, 5)
+    key, value = records.encode(event)
+    assert value is not None
+    assert records.decode(key, value) == event
+    assert encode_stored(decode_stored(TransactionLogValue, value), 1) == value
 
 
 def test_the_bytes_are_those_of_kafka() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from ottla.errors import ErrorCode
+from ottla.wire.columns import Columns
 from ottla.wire.compile import decode_stored
 from ottla.wire.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -55,7 +56,7 @@ class Transcript:
         """The text of any part of an answer."""
         if dataclasses.is_dataclass(value):
             return self._struct(value)
-        if isinstance(value, list):
+        if isinstance(value, list | Columns):
             return "[" + ", ".join(sorted(self.shown(one, field) for one in value)) + "]"
         if isinstance(value, UUID):
             return self._topic(value)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from ottla.access import Operation
 from ottla.errors import ErrorCode
+from ottla.wire.columns import Columns
 from ottla.wire.declare import Field, fields_of
 from ottla.wire.types import ZERO_UUID
 
@@ -83,7 +84,7 @@ class AnswerText:
             value = getattr(answer, field.name)
             if field.name in _LEFT_OUT:
                 continue
-            if isinstance(value, list) and isinstance(field.type.element, type):
+            if isinstance(value, list | Columns) and isinstance(field.type.element, type):
                 elements += sorted(self._text(one, field.name) for one in value)
             elif text := self._named(field, value, _code(answer)):
                 head.append(text)
@@ -115,7 +116,7 @@ class AnswerText:
             if type(value).__name__ == "CreatableTopicConfigs":
                 return "…"
             return "(" + " ".join(part for part in parts if part) + ")"
-        if isinstance(value, list):
+        if isinstance(value, list | Columns):
             return "[" + ", ".join(sorted({self._text(one, name) for one in value})) + "]"
         if isinstance(value, UUID):
             return self._topics.get(value, "an-id")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -24,14 +24,13 @@ from ottla.broker.coordination.machine_log import (
     replay_log,
 )
 from ottla.broker.loop.pause_aware_clock import Uptime
-from ottla.broker.partitions.shard import AlreadyMarked, Appended, Shard, is_durable
+from ottla.broker.partitions.shard import Appended, Marker, MarkerOutcome, Shard, is_durable
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.core.outcomes import Refused
-from ottla.core.turn import ProducerIdentity, Ticket, Turn
+from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import Clock, DamagedError, StorageError
-from ottla.records.control import MarkerType
 from ottla.records.errors import CorruptRecordsError
 
 logger = EventLog(__name__)
@@ -165,6 +164,9 @@ class Coordinator(Generic[M]):
             return respond(Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         future: asyncio.Future[R] = self._loop.create_future()
         request = Request(future, respond)
+        if when is When.NOW and not self._queue:
+            alone: NowOrLater[R] = self._ask_alone(request, decide)
+            return alone
         self._waiting[request] = None
         self._queue.append((request, decide))
         if when is When.NOW:
@@ -181,11 +183,35 @@ class Coordinator(Generic[M]):
         if self._queue and self.is_loaded and not self.is_gone:
             self._take_turn()
 
+    def _ask_alone(self, request: Request, decide: Callable[[M, Turn, Ticket], Any]) -> Any:
+        """The response to a request that has a turn of its own, or its future."""
+        turn = self._new_turn()
+        try:
+            result = decide(self.machine, turn, request)
+        except Exception as error:
+            self._fail_turn(error, [request])
+            return request.future
+        if result is not PARKED and turn.is_without_effect and not self._unsettled:
+            # A question: most of what leaders of partitions ask about transactions.
+            return request.respond(result)
+        self._waiting[request] = None
+        if result is not PARKED:
+            turn.answer(request, result)
+        try:
+            self._complete_turn(turn)
+        except Exception as error:
+            self._fail_turn(error, [request])
+        future = request.future
+        return future.result() if future.done() else future
+
+    def _new_turn(self) -> Turn:
+        return Turn(self._settings.clock.now_ms(), self._settings.uptime.now_ms())
+
     def _take_turn(self, start: Callable[[Turn], None] | None = None) -> None:
         """Decides the requests in the queue and applies the decisions, then appends their events."""
         queue, self._queue = self._queue, []
         machine = self.machine
-        turn = Turn(self._settings.clock.now_ms(), self._settings.uptime.now_ms())
+        turn = self._new_turn()
         # The requests that fail if something is wrong: the one that is decided, then all that may be the cause.
         at_fault: list[Request] = []
         try:
@@ -197,18 +223,25 @@ class Coordinator(Generic[M]):
                 if result is not PARKED:
                     turn.answer(request, result)
             at_fault = [request for request, _ in queue]
-            machine.wake(turn)
-            for message in turn.log_messages:
-                self._settings.event_counts[message.event] += 1
-                logger.info(message.event, message.text, **message.fields)
-            self._finish(turn, list(batches_of(turn, self._settings.codec)))
+            self._complete_turn(turn)
         except Exception as error:
-            # Half a decision may have been applied, or an event cannot be encoded: the state has to come from the log.
-            self._log_bug("decision_failed", error)
-            failed = Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
-            self._release([(request, failed) for request in at_fault], [])
-            # The other requests did nothing wrong: their clients look for the coordinator again.
-            self._end(Refused(ErrorCode.NOT_COORDINATOR))
+            self._fail_turn(error, at_fault)
+
+    def _complete_turn(self, turn: Turn) -> None:
+        """Does what is due besides the requests, and appends the events of all."""
+        self.machine.wake(turn)
+        for message in turn.log_messages:
+            self._settings.event_counts[message.event] += 1
+            logger.info(message.event, message.text, **message.fields)
+        self._finish(turn, list(batches_of(turn, self._settings.codec)))
+
+    def _fail_turn(self, error: Exception, at_fault: list[Request]) -> None:
+        """Ends: half a decision may have been applied, or an event cannot be encoded. The log has the state."""
+        self._log_bug("decision_failed", error)
+        failed = Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._release([(request, failed) for request in at_fault], [])
+        # The other requests did nothing wrong: their clients look for the coordinator again.
+        self._end(Refused(ErrorCode.NOT_COORDINATOR))
 
     def _finish(self, turn: Turn, batches: list[bytes]) -> None:
         settled: asyncio.Future[None] | None = None
@@ -294,28 +327,18 @@ class Coordinator(Generic[M]):
 
     # Markers.
 
-    def append_marker(
-        self,
-        marker_type: MarkerType,
-        producer: ProducerIdentity,
-        coordinator_epoch: int,
-        version: int,
-    ) -> Appended | AlreadyMarked | Refused:
-        """Ends a transaction on this partition: in the log, and for the events that are pending in it."""
-        appended = self.shard.append_marker(
-            marker_type,
-            producer.producer_id,
-            producer.producer_epoch,
-            coordinator_epoch,
-            version,
-            self._settings.clock.now_ms(),
-        )
-        # A replay that is not over will find it.
-        if isinstance(appended, Appended) and self.is_loaded and not self.is_gone:
-            apply_marker(self.machine, marker_type, producer.producer_id)
-            if appended.settled is not None:
-                self._release_later(appended.settled, [], [])
-        return appended
+    def append_markers(self, markers: Sequence[Marker]) -> list[MarkerOutcome]:
+        """Ends transactions on this partition: in the log, and for the events that are pending in it."""
+        outcomes = self.shard.append_markers(markers, self._settings.clock.now_ms())
+        settled: asyncio.Future[None] | None = None
+        for marker, appended in zip(markers, outcomes, strict=True):
+            # A replay that is not over will find it.
+            if isinstance(appended, Appended) and self.is_loaded and not self.is_gone:
+                apply_marker(self.machine, marker.type, marker.producer_id)
+                settled = appended.settled
+        if settled is not None:
+            self._release_later(settled, [], [])
+        return outcomes
 
     # Time.
 

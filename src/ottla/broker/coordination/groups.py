@@ -7,13 +7,14 @@ from typing import TypeVar
 
 from ottla.broker.coordination.coordinator import Coordinator, Parked, When, unchanged
 from ottla.broker.coordination.coordinators import Coordinators, Kind
-from ottla.broker.coordination.machine_log import EventCodec
+from ottla.broker.coordination.machine_log import ColumnsEncoding, EventCodec
 from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.options import NodeOptions
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.topic_deletion import forget_topic
 from ottla.core.catalog import GROUPS_TOPIC, Catalog, NewTopic
 from ottla.core.group import records
+from ottla.core.group.events import OffsetsCommitted
 from ottla.core.group.machine import GroupMachine
 from ottla.core.group.requests import GroupConfig
 from ottla.core.outcomes import Refused
@@ -26,6 +27,12 @@ R = TypeVar("R")
 
 MINUTE_MS = 60_000
 CRASH_POINTS = (CrashPoint.BEFORE_GROUP_APPEND, CrashPoint.AFTER_GROUP_APPEND)
+OFFSET_COLUMNS = ColumnsEncoding(
+    OffsetsCommitted,
+    lambda event: len(event.partitions),
+    records.largest_offset_bytes,
+    records.encode_offsets,
+)
 
 
 def group_kind(
@@ -61,6 +68,7 @@ def group_kind(
             records.decode,
             Codec(config.offsets_topic_compression_codec),
             lambda event: CRASH_POINTS,
+            OFFSET_COLUMNS,
         ),
         config.offsets_load_buffer_size,
         config.offsets_commit_timeout_ms,

@@ -8,18 +8,19 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.partitions.shard import Shard
-from ottla.core.turn import ProducerIdentity, Turn
+from ottla.core.turn import AppliedEvent, ProducerIdentity, Turn
 from ottla.ports import DamagedError
 from ottla.records.batch import (
     BatchFlag,
     BatchHeader,
-    build_batch,
+    build_around,
     crc_matches,
     read_batch,
     split_batches,
 )
 from ottla.records.compression import Codec
 from ottla.records.control import MarkerType, parse_marker
+from ottla.records.kernel import encode_records
 from ottla.records.record import Record
 from ottla.wire.types import MalformedMessageError
 
@@ -50,6 +51,16 @@ class WrongChecksumError(DamagedError):
     """A batch of the log has a wrong checksum."""
 
 
+class ColumnsEncoding(NamedTuple):
+    """The encoding of the events of one class that are many records each."""
+
+    event: type[Any]
+    count: Callable[[Event], int]
+    largest_record_bytes: Callable[[Event], int]
+    # The records from one number to another, of which the first has an offset delta in its batch.
+    encode: Callable[[Event, int, int, int], bytes]
+
+
 class EventCodec(NamedTuple):
     """The encoding of events as records."""
 
@@ -58,6 +69,7 @@ class EventCodec(NamedTuple):
     compression: Codec
     # Where a test may let the broker die: before an event is appended, and after.
     crash_points: Callable[[Event], tuple[CrashPoint, CrashPoint]]
+    columns: ColumnsEncoding | None = None
 
 
 # Writing.
@@ -65,33 +77,104 @@ class EventCodec(NamedTuple):
 
 def batches_of(turn: Turn, codec: EventCodec) -> Iterator[bytes]:
     """The batches of a turn: one for events outside of transactions, and one for each transaction."""
+    if not turn.written:
+        return
     inseparable = {place for start, end in turn.together for place in range(start + 1, end)}
-    for producer, run in groupby(enumerate(turn.written), key=lambda item: item[1].producer):
-        records: list[Record] = []
-        size_bytes = 0
+    columns = codec.columns
+    many = None if columns is None else columns.event
+    for producer, run in groupby(enumerate(turn.written), key=_producer_of):
+        batch = OpenBatch(turn.now_ms)
         for place, written in run:
-            key, value = codec.encode(written.event)
-            records.append(Record(len(records), turn.now_ms, key, value))
-            size_bytes += len(key) + len(value or b"")
-            if size_bytes >= BATCH_BYTES and place + 1 not in inseparable:
-                yield _batch(records, producer, codec.compression)
-                records, size_bytes = [], 0
-        if records:
-            yield _batch(records, producer, codec.compression)
+            event = written.event
+            if type(event) is many:
+                assert columns is not None
+                yield from _add_columns(batch, event, columns, producer, codec.compression)
+            else:
+                batch.add(*codec.encode(event))
+            if batch.size_bytes >= BATCH_BYTES and place + 1 not in inseparable:
+                yield batch.take(producer, codec.compression)
+        if batch.record_count:
+            yield batch.take(producer, codec.compression)
 
 
-def _batch(records: list[Record], producer: ProducerIdentity | None, compression: Codec) -> bytes:
-    if producer is None:
-        return build_batch(records, codec=compression)
-    # Kafka gives these batches the sequence 0 and does not check it: a retry is recognised by what it commits.
-    return build_batch(
-        records,
-        codec=compression,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        base_sequence=0,
-        flags=BatchFlag.TRANSACTIONAL,
-    )
+def _producer_of(placed: tuple[int, AppliedEvent]) -> ProducerIdentity | None:
+    return placed[1].producer
+
+
+def _add_columns(
+    batch: OpenBatch,
+    event: Event,
+    columns: ColumnsEncoding,
+    producer: ProducerIdentity | None,
+    compression: Codec,
+) -> Iterator[bytes]:
+    """Adds the records of one event; before the last of them, full batches."""
+    first, end = 0, columns.count(event)
+    largest_bytes = columns.largest_record_bytes(event)
+    while True:
+        fitting = max(1, (BATCH_BYTES - batch.size_bytes) // largest_bytes)
+        until = min(first + fitting, end)
+        section = columns.encode(event, first, until, batch.record_count)
+        batch.add_encoded(section, until - first)
+        if until == end:
+            return
+        first = until
+        if batch.size_bytes >= BATCH_BYTES:
+            yield batch.take(producer, compression)
+
+
+class OpenBatch:
+    """A batch to which records are added; all of them have the time of the turn."""
+
+    __slots__ = ("_now_ms", "_records", "_sections", "record_count", "size_bytes")
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        self._sections: list[bytes] = []
+        # Records that are not encoded yet.
+        self._records: list[Record] = []
+        self.record_count = 0
+        self.size_bytes = 0
+
+    def add(self, key: bytes, value: bytes | None) -> None:
+        self._records.append(Record(self.record_count, 0, key, value))
+        self.record_count += 1
+        self.size_bytes += len(key) + len(value or b"")
+
+    def add_encoded(self, section: bytes, record_count: int) -> None:
+        """Adds encoded records, of which the first has the offset delta `self.record_count`."""
+        self._encode()
+        self._sections.append(section)
+        self.record_count += record_count
+        self.size_bytes += len(section)
+
+    def _encode(self) -> None:
+        if self._records:
+            self._sections.append(encode_records(self._records, 0, 0))
+            self._records = []
+
+    def take(self, producer: ProducerIdentity | None, compression: Codec) -> bytes:
+        """The batch; the next one is empty."""
+        self._encode()
+        sections, record_count = self._sections, self.record_count
+        self._sections, self.record_count, self.size_bytes = [], 0, 0
+        section = sections[0] if len(sections) == 1 else b"".join(sections)
+        if producer is None:
+            return build_around(
+                section, record_count, self._now_ms, self._now_ms, codec=compression
+            )
+        # Kafka gives these batches the sequence 0 and does not check it: a retry is recognised by what it commits.
+        return build_around(
+            section,
+            record_count,
+            self._now_ms,
+            self._now_ms,
+            codec=compression,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=0,
+            flags=BatchFlag.TRANSACTIONAL,
+        )
 
 
 # Replaying.

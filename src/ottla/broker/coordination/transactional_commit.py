@@ -10,7 +10,7 @@ from ottla.broker.coordination.groups import find_group
 from ottla.broker.coordination.verification import confirm
 from ottla.broker.node import Node
 from ottla.core.group.machine import GroupMachine
-from ottla.core.group.requests import CommitSender, NewOffset
+from ottla.core.group.requests import CommitSender, NewOffsets
 from ottla.core.outcomes import Refused
 from ottla.core.producer_state import Verification
 from ottla.core.turn import ProducerIdentity, Turn
@@ -28,7 +28,7 @@ class TransactionalCommit(NamedTuple):
 
 
 async def commit_in_transaction(
-    node: Node, commit: TransactionalCommit, offsets: list[NewOffset]
+    node: Node, commit: TransactionalCommit, offsets: list[NewOffsets]
 ) -> list[Refused | None] | Refused:
     """Commits offsets; the first commit of a transaction has its coordinator confirm it (KIP-890)."""
     if not offsets:
@@ -77,7 +77,7 @@ def _decide(
     turn: Turn,
     commit: TransactionalCommit,
     verification: Verification | None,
-    offsets: list[NewOffset],
+    offsets: list[NewOffsets],
 ) -> list[Refused | None] | Refused:
     """Commits, unless a marker has ended the transaction while its coordinator was asked."""
     refused = coordinator.shard.partition.check_own(*commit.producer, verification)

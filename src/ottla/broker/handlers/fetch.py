@@ -29,7 +29,13 @@ from ottla.core.fetch import (
     fetch_limits,
     must_wait,
 )
-from ottla.core.fetch_session import NO_SESSION, FetchContext, FetchTarget, Key
+from ottla.core.fetch_session import (
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchContext,
+    FetchTarget,
+    Key,
+)
 from ottla.core.outcomes import Refused, error_of
 from ottla.errors import ErrorCode
 from ottla.ports import monotonic_ms
@@ -235,9 +241,11 @@ def _open_session(
         for partition in topic.partitions
     ]
     sessions = node.sessions
-    fresh_id = node.cluster.ids.session_id()
-    while fresh_id in sessions:
+    fresh_id = NO_SESSION
+    if request.session_epoch == INITIAL_EPOCH:
         fresh_id = node.cluster.ids.session_id()
+        while fresh_id in sessions:
+            fresh_id = node.cluster.ids.session_id()
     return sessions.open(
         request.session_id,
         request.session_epoch,

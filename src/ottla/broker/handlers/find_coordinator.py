@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 from ottla.access import Operation
@@ -60,7 +61,10 @@ def _single(found: Coordinator) -> FindCoordinatorResponse:
 def _answer(
     node: Node, key_type: int, key: str, context: RequestContext
 ) -> NowOrLater[Coordinator]:
-    return then(_find(node, key_type, key, context), partial(_coordinator, key))
+    found = _find(node, key_type, key, context)
+    if isinstance(found, asyncio.Future):
+        return then(found, partial(_coordinator, key))
+    return _coordinator(key, found)
 
 
 def _coordinator(key: str, found: Found | Refused) -> Coordinator:
@@ -91,8 +95,10 @@ def _find(
     if refused is not None:
         return refused
     coordinators = node.groups if key_type == GROUP else node.transactions
-    located = partial(_located, node, coordinators.topic_name, context)
-    return then(coordinators.partition_of(key), located)
+    partition = coordinators.partition_of(key)
+    if isinstance(partition, asyncio.Future):
+        return then(partition, partial(_located, node, coordinators.topic_name, context))
+    return _located(node, coordinators.topic_name, context, partition)
 
 
 def _located(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.access import Operation
@@ -12,11 +13,13 @@ from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.security.authorization import refuse_group, refuse_topic
 from ottla.core.catalog import Topic
-from ottla.core.group.requests import CommitSender, NewOffset
+from ottla.core.group.requests import CommitSender, NewOffsets
 from ottla.core.outcomes import Refused, error_of
 from ottla.errors import ErrorCode
+from ottla.wire.columns import Columns, columns_of
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -42,10 +45,15 @@ FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 
 class Asked(NamedTuple):
-    """A topic of the request and its partitions: the offset to commit, or why it cannot be."""
+    """A topic of the request: the offsets that can be committed, and the errors of its partitions.
+
+    There are no errors if all offsets can be committed; else partitions whose offsets can be have NONE.
+    """
 
     topic: OffsetCommitRequestTopic
-    partitions: list[NewOffset | ErrorCode]
+    partitions: list[int]
+    offsets: NewOffsets | None
+    errors: list[ErrorCode] | None
 
 
 def handle(
@@ -55,15 +63,14 @@ def handle(
     if refused is not None:
         return _response([_failed(topic, refused.error) for topic in request.topics], [])
     asked = [_asked(node, topic, request, context) for topic in request.topics]
-    offsets = [one for topic in asked for one in topic.partitions if isinstance(one, NewOffset)]
+    offsets = [topic.offsets for topic in asked if topic.offsets is not None]
 
     def respond(results: list[Refused | None] | Refused) -> OffsetCommitResponse:
-        errors = [ErrorCode.NONE] * len(offsets)
         if isinstance(results, Refused):
-            errors = [_known_to(context.version, results.error)] * len(offsets)
-        elif any(results):
-            errors = [_known_to(context.version, error_of(refused)) for refused in results]
-        return _response(asked, errors)
+            results = [results] * sum(len(new.partitions) for new in offsets)
+        if not any(results):
+            return _response(asked, None)
+        return _response(asked, [_known_to(context.version, error_of(one)) for one in results])
 
     if request.topics and not offsets:
         return respond([])
@@ -80,7 +87,8 @@ def handle(
 
 
 def _failed(topic: OffsetCommitRequestTopic, error: ErrorCode) -> Asked:
-    return Asked(topic, [error] * len(topic.partitions))
+    partitions = columns_of(topic.partitions, OffsetCommitRequestPartition)[0]
+    return Asked(topic, partitions, None, [error] * len(partitions))
 
 
 def _asked(
@@ -92,23 +100,28 @@ def _asked(
     found = _topic(node, topic, context)
     if isinstance(found, ErrorCode):
         return _failed(topic, found)
-    partitions: list[NewOffset | ErrorCode] = []
-    for partition in topic.partitions:
-        if not 0 <= partition.partition_index < found.partition_count:
-            partitions.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        else:
-            partitions.append(
-                NewOffset(
-                    found.name,
-                    partition.partition_index,
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.committed_metadata or "",
-                    request.retention_time_ms,
-                    found.topic_id,
-                )
-            )
-    return Asked(topic, partitions)
+    columns = columns_of(topic.partitions, OffsetCommitRequestPartition)
+    partitions, offsets, leader_epochs, metadata = columns
+    if None in metadata:
+        metadata = [text or "" for text in metadata]
+    new = NewOffsets(
+        found.name,
+        partitions,
+        offsets,
+        leader_epochs,
+        metadata,
+        request.retention_time_ms,
+        found.topic_id,
+    )
+    count = found.partition_count
+    if not partitions or (min(partitions) >= 0 and max(partitions) < count):
+        return Asked(topic, partitions, new if partitions else None, None)
+    errors = [
+        ErrorCode.NONE if 0 <= partition < count else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for partition in partitions
+    ]
+    known = [place for place, error in enumerate(errors) if error is ErrorCode.NONE]
+    return Asked(topic, partitions, new.only(known) if known else None, errors)
 
 
 def _topic(
@@ -135,24 +148,33 @@ def _known_to(version: int, error: ErrorCode) -> ErrorCode:
     return error
 
 
-def _response(asked: list[Asked], errors: list[ErrorCode]) -> OffsetCommitResponse:
-    following = iter(errors)
+def _response(asked: list[Asked], outcomes: list[ErrorCode] | None) -> OffsetCommitResponse:
+    """The response; `outcomes` are those of all offsets that could be committed, None if all of them were."""
+    following = None if outcomes is None else iter(outcomes)
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=one if isinstance(one, ErrorCode) else next(following),
-                    )
-                    for partition, one in zip(topic.partitions, partitions, strict=True)
-                ],
+                name=one.topic.name,
+                topic_id=one.topic.topic_id,
+                partitions=Columns(
+                    OffsetCommitResponsePartition, [one.partitions.copy(), _codes(one, following)]
+                ),
             )
-            for topic, partitions in asked
+            for one in asked
         ]
     )
+
+
+def _codes(asked: Asked, outcomes: Iterator[ErrorCode] | None) -> list[int]:
+    """The error codes of a topic's partitions."""
+    errors = asked.errors
+    if errors is None:
+        if outcomes is None:
+            return [0] * len(asked.partitions)
+        return [next(outcomes) for _ in asked.partitions]
+    if outcomes is None:
+        return list(errors)
+    return [next(outcomes) if error is ErrorCode.NONE else error for error in errors]
 
 
 API = serve(OffsetCommitRequest, OffsetCommitResponse, handle, divisions=DIVISIONS)

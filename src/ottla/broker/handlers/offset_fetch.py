@@ -15,8 +15,8 @@ from ottla.broker.requests.divisions import Division, Divisions, Repeated
 from ottla.broker.requests.gather_responses import NowOrLater, all_parts, respond_to_all
 from ottla.broker.requests.request import Reply, RequestContext
 from ottla.broker.security.authorization import may_see_topic, refuse_group, refuse_topic
-from ottla.core.group.events import OffsetCommitted
 from ottla.core.group.machine import GroupMachine
+from ottla.core.group.offset_table import CommittedOffset
 from ottla.core.group.requests import FetchedOffset
 from ottla.core.outcomes import Refused
 from ottla.core.turn import Ticket, Turn
@@ -84,7 +84,7 @@ class FoundOffsets(NamedTuple):
 class AllOffsets(NamedTuple):
     """All committed offsets of a group, and the partitions for which a transaction may still change them."""
 
-    commits: list[OffsetCommitted]
+    commits: list[CommittedOffset]
     unstable: frozenset[tuple[str, int]]
 
 

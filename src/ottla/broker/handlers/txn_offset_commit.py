@@ -16,14 +16,16 @@ from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.security.authorization import refuse_group, refuse_topic, refuse_transactional_id
 from ottla.core.catalog import Topic
-from ottla.core.group.requests import CommitSender, NewOffset
+from ottla.core.group.requests import CommitSender, NewOffsets
 from ottla.core.outcomes import Refused, error_of
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1, VERSION_2
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
+from ottla.wire.columns import columns_of
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -67,12 +69,15 @@ async def handle(
         ProducerIdentity(request.producer_id, request.producer_epoch),
         VERSION_2 if context.version >= FIRST_VERSION_OF_TRANSACTION_V2 else VERSION_1,
     )
-    result = await commit_in_transaction(node, commit, list(offsets.values()))
+    result = await commit_in_transaction(node, commit, offsets)
+    known = [
+        TopicPartition(new.topic, partition) for new in offsets for partition in new.partitions
+    ]
     if isinstance(result, Refused):
-        errors = dict.fromkeys(offsets, _known_to(context.version, result.error))
+        errors = dict.fromkeys(known, _known_to(context.version, result.error))
     else:
         codes = (_known_to(context.version, error_of(refused)) for refused in result)
-        errors = dict(zip(offsets, codes, strict=True))
+        errors = dict(zip(known, codes, strict=True))
     return _response(request, topics, errors)
 
 
@@ -92,30 +97,36 @@ def _topic(
     return catalog.topics.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _offsets(
-    request: TxnOffsetCommitRequest, topics: list[Topic | ErrorCode]
-) -> dict[TopicPartition, NewOffset]:
-    """The offsets of partitions that exist."""
-    found = {}
+def _offsets(request: TxnOffsetCommitRequest, topics: list[Topic | ErrorCode]) -> list[NewOffsets]:
+    """The offsets of partitions that exist; of a partition that is named twice, the last one."""
+    found: dict[str, tuple[Topic, dict[int, tuple[int, int, str]]]] = {}
     for asked, topic in zip(request.topics, topics, strict=True):
-        for partition in asked.partitions:
-            number = partition.partition_index
-            if isinstance(topic, Topic) and 0 <= number < topic.partition_count:
-                found[TopicPartition(topic.name, number)] = NewOffset(
-                    topic.name,
-                    number,
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.committed_metadata or "",
-                    topic_id=topic.topic_id,
-                )
-    return found
+        if not isinstance(topic, Topic):
+            continue
+        _, rows = found.setdefault(topic.name, (topic, {}))
+        columns = columns_of(asked.partitions, TxnOffsetCommitRequestPartition)
+        for number, offset, leader_epoch, metadata in zip(*columns, strict=True):
+            if 0 <= number < topic.partition_count:
+                rows[number] = offset, leader_epoch, metadata or ""
+    return [
+        NewOffsets(
+            topic.name,
+            list(rows),
+            [offset for offset, _, _ in rows.values()],
+            [leader_epoch for _, leader_epoch, _ in rows.values()],
+            [metadata for _, _, metadata in rows.values()],
+            topic_id=topic.topic_id,
+        )
+        for topic, rows in found.values()
+        if rows
+    ]
 
 
 # Errors of the coordinator that the client would not understand, and what it gets instead.
 _TRANSLATED = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
 

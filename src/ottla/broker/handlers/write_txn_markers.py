@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ottla.access import CLUSTER, Operation
 from ottla.broker.node import Node
-from ottla.broker.partitions.shard import Shard
+from ottla.broker.partitions.shard import Marker, MarkerOutcome, Shard
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.gather_responses import NowOrLater, respond_to_all
@@ -16,9 +16,9 @@ from ottla.broker.requests.request import RequestContext
 from ottla.broker.security.authorization import refuse_cluster
 from ottla.core.catalog import GROUPS_TOPIC
 from ottla.core.outcomes import Refused, error_of
-from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.events import VERSION_1
 from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
 from ottla.records.control import MarkerType
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -54,13 +54,41 @@ def handle(
     refused = _refuse(node, context)
     if refused is not None:
         return _response(request, itertools.repeat(refused))
-    answers = [
-        _write(node, marker, topic.name, partition, context.version)
-        for marker in request.markers
-        for topic in marker.topics
-        for partition in topic.partition_indexes
-    ]
+    answers = _write_all(node, request, context.version)
     return respond_to_all(answers, lambda outcomes: _response(request, outcomes))
+
+
+def _write_all(
+    node: Node, request: WriteTxnMarkersRequest, version: int
+) -> list[NowOrLater[Refused | None]]:
+    """Appends all markers, those of a partition together; the outcomes are in the order of the request."""
+    by_partition: dict[TopicPartition, list[tuple[int, Marker]]] = {}
+    count = 0
+    for asked in request.markers:
+        marker = _marker(asked, version)
+        for topic in asked.topics:
+            for partition in topic.partition_indexes:
+                key = TopicPartition(topic.name, partition)
+                by_partition.setdefault(key, []).append((count, marker))
+                count += 1
+    outcomes: dict[int, NowOrLater[Refused | None]] = {}
+    for key, placed in by_partition.items():
+        written = _write(node, key, [marker for _, marker in placed])
+        outcomes |= zip((place for place, _ in placed), written, strict=True)
+    return [outcomes[place] for place in range(count)]
+
+
+def _marker(asked: WritableTxnMarker, version: int) -> Marker:
+    return Marker(
+        MarkerType.COMMIT if asked.transaction_result else MarkerType.ABORT,
+        asked.producer_id,
+        asked.producer_epoch,
+        asked.coordinator_epoch,
+        # Coordinators before KIP-1228 do not send the transaction version.
+        asked.transaction_version
+        if version >= FIRST_VERSION_WITH_TRANSACTION_VERSION
+        else VERSION_1,
+    )
 
 
 def _refuse(node: Node, context: RequestContext) -> Refused | None:
@@ -71,36 +99,25 @@ def _refuse(node: Node, context: RequestContext) -> Refused | None:
 
 
 def _write(
-    node: Node, marker: WritableTxnMarker, topic: str, partition: int, version: int
-) -> NowOrLater[Refused | None]:
-    """Appends a marker; `Refused | None`, or a future of it if the marker is not durable yet."""
-    shard = node.partitions.shard(topic, partition)
+    node: Node, partition: TopicPartition, markers: list[Marker]
+) -> list[NowOrLater[Refused | None]]:
+    """Appends the markers of a partition; an outcome is a future if the marker is not durable yet."""
+    shard = node.partitions.shard(*partition)
     if not isinstance(shard, Shard):
-        return Refused(shard)
-    kind = MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT
-    producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
-    # Coordinators before KIP-1228 do not send the transaction version.
-    transaction_version = (
-        marker.transaction_version
-        if version >= FIRST_VERSION_WITH_TRANSACTION_VERSION
-        else VERSION_1
-    )
-    coordinator = node.groups.loaded(partition) if topic == GROUPS_TOPIC else None
+        return [Refused(shard)] * len(markers)
+    topic, number = partition
+    coordinator = node.groups.loaded(number) if topic == GROUPS_TOPIC else None
     if coordinator is not None:
-        appended = coordinator.append_marker(
-            kind, producer, marker.coordinator_epoch, transaction_version
-        )
+        outcomes = coordinator.append_markers(markers)
     else:
-        appended = shard.append_marker(
-            kind,
-            *producer,
-            marker.coordinator_epoch,
-            transaction_version,
-            node.cluster.clock.now_ms(),
-        )
-    if isinstance(appended, Refused):
-        return appended
-    return None if appended.settled is None else _when_durable(appended.settled)
+        outcomes = shard.append_markers(markers, node.cluster.clock.now_ms())
+    return [_answer(outcome) for outcome in outcomes]
+
+
+def _answer(outcome: MarkerOutcome) -> NowOrLater[Refused | None]:
+    if isinstance(outcome, Refused):
+        return outcome
+    return None if outcome.settled is None else _when_durable(outcome.settled)
 
 
 def _when_durable(settled: asyncio.Future[None]) -> asyncio.Future[Refused | None]:

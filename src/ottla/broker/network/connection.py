@@ -74,8 +74,6 @@ SCARCE_RECEIVE_BYTES = 16 << 10
 # One receive before the client has authenticated itself, and the room for the beginning of a frame.
 LOGIN_RECEIVE_BYTES = 16 << 10
 LOGIN_ROOM_BYTES = 1 << 10
-# One receive while the next frame is expected to be large: its head is copied, its rest is received in place.
-HEAD_RECEIVE_BYTES = 16 << 10
 # Between the answer to a failed login and the end of the connection.
 LINGER_SECONDS = 0.1
 # While small frames are handled, the clock is read once per this many bytes.
@@ -295,8 +293,6 @@ class Connection(asyncio.BufferedProtocol):
             return self._host.receive_buffer[:LOGIN_RECEIVE_BYTES]
         if self._host.unfinished.is_short:
             return self._host.receive_buffer[:SCARCE_RECEIVE_BYTES]
-        if self._buffer.expects_large_frame:
-            return self._host.receive_buffer[:HEAD_RECEIVE_BYTES]
         return self._host.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -308,8 +304,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         received = self._host.receive_buffer[:nbytes]
         done = self._handle_frames(received)
-        if done:
-            self._buffer.expects_large_frame = False
         if done < nbytes:
             self._keep(received[done:])
         self._regulate_reading()

@@ -8,8 +8,6 @@ from ottla.wire.framing import SIZE_BYTES, read_size
 
 SMALLEST_ROOM_BYTES = UNCOUNTED_BYTES
 GROWTH_FACTOR = 4
-# A connection whose frames are at least this large receives the head of the next one first, and the rest in place.
-IN_PLACE_BYTES = 256 << 10
 _NO_BUFFER = bytearray()
 
 
@@ -27,7 +25,6 @@ class FrameBuffer:
         "_room",
         "_start",
         "_unfinished",
-        "expects_large_frame",
         "filled",
         "lacks_room",
         "smallest_room_bytes",
@@ -43,8 +40,6 @@ class FrameBuffer:
         self._room = 0  # the next receives fill the buffer up to here
         self._is_in_use = False  # a large request refers to the bytes: they must stay
         self.filled = 0  # 0: there is no buffer
-        # As the last one was that began here: the frames of a client have similar sizes.
-        self.expects_large_frame = False
         self.lacks_room = False  # until other connections release memory
 
     @property
@@ -83,7 +78,6 @@ class FrameBuffer:
         data, whole = None, 0
         if filled >= SIZE_BYTES:
             whole = max(SIZE_BYTES + int(read_size(rest)[0]), filled + SIZE_BYTES)
-            self.expects_large_frame = whole >= IN_PLACE_BYTES
             if whole > room:
                 data = self._buffers.take_spare(whole)
             if data is not None or whole < room:

@@ -53,6 +53,19 @@ class AlreadyMarked(NamedTuple):
     settled: asyncio.Future[None] | None
 
 
+class Marker(NamedTuple):
+    """What ends a producer's transaction; `version` is that of the transaction."""
+
+    type: MarkerType
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    version: int
+
+
+MarkerOutcome = Appended | AlreadyMarked | Refused
+
+
 class Draft(NamedTuple):
     """A snapshot that is being encoded in slices; `encoded` and `saved` are done when it is."""
 
@@ -133,27 +146,58 @@ class Shard:
         now_ms: int,
     ) -> Appended | AlreadyMarked | Refused:
         """Ends a producer's transaction on this partition, unless an earlier marker has."""
-        partition = self.partition
-        decision = partition.producers.decide_marker(
-            producer_id, producer_epoch, coordinator_epoch, version
-        )
-        if isinstance(decision, Refused):
-            return decision
-        if isinstance(decision, AlreadyEnded):
-            settled = self._durable_up_to(partition.end_offset - 1)
-            return settled if isinstance(settled, Refused) else AlreadyMarked(settled)
-        data = build_marker_batch(
-            marker_type,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            coordinator_epoch=coordinator_epoch,
-            timestamp_ms=now_ms,
-        )
-        reach(CrashPoint.BEFORE_MARKER_APPEND)
-        appended = self.append_own(data, now_ms)
-        partition.producers.end_verifications(producer_id, producer_epoch, version)
-        reach(CrashPoint.AFTER_MARKER_APPEND)
-        return appended
+        marker = Marker(marker_type, producer_id, producer_epoch, coordinator_epoch, version)
+        (outcome,) = self.append_markers([marker], now_ms)
+        return outcome
+
+    def append_markers(self, markers: Sequence[Marker], now_ms: int) -> list[MarkerOutcome]:
+        """As `append_marker`, for many, which are written together where they are of different producers."""
+        outcomes: dict[int, MarkerOutcome] = {}
+        # Those that are to be written, by their places in `markers`; and their producers.
+        written: dict[int, tuple[Marker, bytes]] = {}
+        producer_ids: dict[int, None] = {}
+        for place, marker in enumerate(markers):
+            if marker.producer_id in producer_ids:
+                # What is decided about it depends on its marker before.
+                outcomes |= self._write_markers(written, now_ms)
+                written, producer_ids = {}, {}
+            decision = self.partition.producers.decide_marker(*marker[1:])
+            if isinstance(decision, Refused):
+                outcomes[place] = decision
+            elif isinstance(decision, AlreadyEnded):
+                settled = self._durable_up_to(self.partition.end_offset - 1)
+                outcomes[place] = (
+                    settled if isinstance(settled, Refused) else AlreadyMarked(settled)
+                )
+            else:
+                producer_ids[marker.producer_id] = None
+                data = build_marker_batch(
+                    marker.type,
+                    producer_id=marker.producer_id,
+                    producer_epoch=marker.producer_epoch,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    timestamp_ms=now_ms,
+                )
+                written[place] = marker, data
+        outcomes |= self._write_markers(written, now_ms)
+        return [outcomes[place] for place in range(len(markers))]
+
+    def _write_markers(
+        self, markers: dict[int, tuple[Marker, bytes]], now_ms: int
+    ) -> dict[int, MarkerOutcome]:
+        if not markers:
+            return {}
+        for _ in markers:
+            reach(CrashPoint.BEFORE_MARKER_APPEND)
+        appended = self._append_all([data for _, data in markers.values()], now_ms)
+        for marker, _ in markers.values():
+            self.partition.producers.end_verifications(
+                marker.producer_id, marker.producer_epoch, marker.version
+            )
+            reach(CrashPoint.AFTER_MARKER_APPEND)
+        if isinstance(appended, Refused):
+            return dict.fromkeys(markers, appended)
+        return dict(zip(markers, appended, strict=True))
 
     def _durable_up_to(self, offset: int) -> asyncio.Future[None] | Refused | None:
         """A future for when the log is durable up to an offset; None if it is."""
@@ -180,7 +224,7 @@ class Shard:
         data, extents = join_batches(
             Extent, decided, headers, partition.end_offset, partition.leader_epoch
         )
-        appended = self._write(data, headers, extents, NO_TIMESTAMP, now_ms)
+        appended = self._write(data, decided, headers, extents, NO_TIMESTAMP, now_ms)
         if is_transactional:
             reach(CrashPoint.AFTER_TRANSACTIONAL_APPEND)
         return appended
@@ -197,25 +241,38 @@ class Shard:
         extent = Extent(
             base_offset, base_offset + header.last_offset_delta, header.max_timestamp, len(data)
         )
-        return self._write(data, (header,), (extent,), append_time_ms, now_ms)
+        return self._write(data, (data,), (header,), (extent,), append_time_ms, now_ms)
+
+    def _append_all(self, datas: list[bytes], now_ms: int) -> list[Appended] | Refused:
+        """Appends batches of the broker's own, all or none of them, in one write."""
+        partition = self.partition
+        headers = [batches.read_header(data, 0) for data in datas]
+        joined, extents = join_batches(
+            Extent, datas, headers, partition.end_offset, partition.leader_epoch
+        )
+        appended = self._write(joined, datas, headers, extents, NO_TIMESTAMP, now_ms)
+        if isinstance(appended, Refused):
+            return appended
+        return [appended._replace(base_offset=extent.base_offset) for extent in extents]
 
     def _write(
         self,
         data: Buffer,
+        parts: Sequence[Buffer],
         headers: Sequence[BatchHeader],
         extents: Sequence[Extent],
         append_time_ms: int,
         now_ms: int,
     ) -> Appended | Refused:
+        """Writes batches, joined in `data`, at the end of the log, and applies each part to the state."""
         partition = self.partition
         base_offset = partition.end_offset
         try:
             settled = self.log.append(data, extents, base_offset)
             if self.log.last_base_offset != self._last_base_offset:
                 self._save_rolled()
-            for header, extent in zip(headers, extents, strict=True):
-                # A control batch is always alone.
-                ended = partition.apply(header, extent.base_offset, data, now_ms)
+            for part, header, extent in zip(parts, headers, extents, strict=True):
+                ended = partition.apply(header, extent.base_offset, part, now_ms)
                 if ended is not None and ended.is_aborted:
                     self.log.note_aborted(partition.aborted_span(ended))
         except StorageFullError as error:

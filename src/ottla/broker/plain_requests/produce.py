@@ -7,9 +7,11 @@ from itertools import groupby
 from typing import Final
 from uuid import UUID
 
+from ottla import access
+from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
-from ottla.broker.partitions.staged_appends import StagedAppends
+from ottla.broker.partitions.staged_appends import Decided, StagedAppends
 from ottla.broker.requests.plain_answers import PlainAnswers, PlainReply
 from ottla.broker.requests.produce_replies import Unsettled, acknowledge, refuse, reply_to
 from ottla.broker.security.caller import Caller
@@ -41,24 +43,23 @@ def answer_plain(
     node: Node, caller: Caller, received: memoryview, start: int, end: int
 ) -> PlainAnswers | None:
     """Answers the plain requests from `start` on; None if there is none, or the first has to be looked at closely."""
-    if not node.authorizer.is_open:
-        return None
     requests = read_plain_requests(received, start, end)
     if not requests:
         return None
-    turn = _Turn(node, caller)
-    count = turn.stage(requests)
+    received_together = _OneReceive(node, caller)
+    count = received_together.stage(requests)
     if not count:
         return None
     del requests[count:]
-    return turn.finish(requests)
+    return received_together.finish(requests)
 
 
-class _Turn:
+class _OneReceive:
     """The requests of one receive."""
 
     __slots__ = (
         "_append_times",
+        "_authorizer",
         "_base_offsets",
         "_caller",
         "_closer_looks",
@@ -71,6 +72,7 @@ class _Turn:
 
     def __init__(self, node: Node, caller: Caller) -> None:
         self._node = node
+        self._authorizer = node.authorizer
         self._caller = caller
         self._now_ms = node.cluster.clock.now_ms()
         self._of_targets: dict[_Target, StagedAppends | None] = {}
@@ -110,6 +112,8 @@ class _Turn:
         # A second batch of a partition would have to be decided about after the first.
         if len(decided) > 1 and len({staged.shard for staged, _ in decided}) < len(decided):
             return False
+        if not self._authorizer.is_open and not self._note_allowed(batches, decided):
+            return False
         for staged, decision in decided:
             self._places.append(staged)
             self._base_offsets.append(staged.add(decision))
@@ -117,6 +121,24 @@ class _Turn:
             if not decision.is_plain:
                 self._closer_looks += 1
         return True
+
+    def _note_allowed(
+        self, batches: Sequence[PlainBatch], decided: Sequence[tuple[StagedAppends, Decided]]
+    ) -> bool:
+        """Counts and audits what `_find` found to be allowed; False if a transactional id has to be looked at."""
+        if any(decision.header.is_transactional for _, decision in decided):
+            return False
+        number = -1
+        for batch, (staged, _) in zip(batches, decided, strict=True):
+            if batch[0] != number:
+                number = batch[0]
+                self._may_write(staged.shard.log.ref.topic, is_noted=True)
+        return True
+
+    def _may_write(self, topic: str, *, is_noted: bool) -> bool:
+        return self._authorizer.allows(
+            self._caller, Operation.WRITE, access.topic(topic), logs_denied=is_noted
+        )
 
     def _find(self, target: _Target) -> StagedAppends | None:
         """Where batches of a partition are staged; None if a rule refuses them, or the partition is not open."""
@@ -127,6 +149,9 @@ class _Turn:
         else:
             name = topic
         if name is None or check_topic(name, acks) is not None:
+            return None
+        # The handler notes what is denied.
+        if not self._authorizer.is_open and not self._may_write(name, is_noted=False):
             return None
         shard = self._node.partitions.open_shard(name, partition)
         if shard is None or needed_replicas(acks, shard.config.min_insync_replicas) > 1:

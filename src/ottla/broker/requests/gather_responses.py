@@ -44,6 +44,8 @@ def respond_to_all(
 
 def then(part: NowOrLater[Any], respond: Callable[[Any], R]) -> R | asyncio.Future[R]:
     """What is made of a part, now or later."""
+    if not isinstance(part, asyncio.Future):
+        return respond(part)
     return respond_to_all([part], lambda parts: respond(parts[0]))
 
 

@@ -201,6 +201,11 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
+class AboutToServe:
+    """The worker will have clients soon: every commit after this waits until it acts by it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """The worker serves."""
 
@@ -271,6 +276,7 @@ Message = (
     | Stopped
     | Commit
     | Applied
+    | AboutToServe
     | Ready
     | Failed
     | Alive

@@ -23,6 +23,7 @@ from ottla.broker.topics import adopt_partitions
 from ottla.broker.workers.catalog_commits import CatalogCommits
 from ottla.broker.workers.child_processes import ChildProcesses
 from ottla.broker.workers.messages import (
+    AboutToServe,
     Accepted,
     Alive,
     Answered,
@@ -63,8 +64,8 @@ from ottla.storage.local.supervised_folder import SupervisedFolder, open_supervi
 
 logger = EventLog(__name__)
 
-# A worker whose loop has said nothing for so long is killed.
-HANG_SECONDS: Final = 10.0
+# A worker whose loop has said nothing for so long is killed; a slow disk alone should not come to that.
+HANG_SECONDS: Final = 20.0
 CHECK_SECONDS: Final = 0.5
 # Workers of a supervisor that was killed, which hold its locks, end a moment later.
 DYING_SECONDS: Final = 1.0
@@ -438,6 +439,8 @@ class Supervisor:
             case Epochs():
                 worker.epochs = message.epochs
                 self._send_to_all(EpochsOf(worker.node_id, message.epochs), besides=worker)
+            case AboutToServe():
+                self._commits.serves(worker.node_id)
             case Ready():
                 self._serves(worker)
             case Failed():

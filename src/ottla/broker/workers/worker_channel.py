@@ -11,6 +11,7 @@ from typing import Final
 
 from ottla.broker.workers.message_channel import MessageChannel
 from ottla.broker.workers.messages import (
+    AboutToServe,
     Accepted,
     Alive,
     Answered,
@@ -156,6 +157,14 @@ class WorkerChannel:
         self._channel.send(Applied(changed.revision))
 
     # -- what the supervisor is told, and asks
+
+    def about_to_serve(self) -> None:
+        """Has commits of the catalog wait for this worker from now on.
+
+        By the answer to its own next commit, it acts by all that were made before. It serves after that: a client that
+        was told of a change by another worker finds it here.
+        """
+        self._channel.send(AboutToServe())
 
     def ready(self) -> None:
         """The worker serves; it says from now on that its loop turns."""

@@ -58,10 +58,39 @@ class OffsetCommitted(NamedTuple):
     topic_id: UUID | None = None
 
 
+class OffsetsCommitted(NamedTuple):
+    """Committed offsets of a topic, as columns of the same length; each is a record, and an `OffsetCommitted` when
+    the log is replayed.
+    """
+
+    group_id: str
+    topic: str
+    partitions: list[int]
+    offsets: list[int]
+    leader_epochs: list[int]
+    metadata: list[str]
+    committed_at_ms: int
+    expires_at_ms: int = NO_TIMESTAMP
+    topic_id: UUID | None = None
+
+    def each(self) -> list[OffsetCommitted]:
+        """The offsets one by one."""
+        columns = zip(self.partitions, self.offsets, self.leader_epochs, self.metadata, strict=True)
+        shared = self.committed_at_ms, self.expires_at_ms, self.topic_id
+        return [OffsetCommitted(self.group_id, self.topic, *row, *shared) for row in columns]
+
+
 class OffsetDeleted(NamedTuple):
     group_id: str
     topic: str
     partition: int
 
 
-Event = GroupSaved | GroupDeleted | OffsetCommitted | OffsetDeleted | ConsumerGroupEvent
+Event = (
+    GroupSaved
+    | GroupDeleted
+    | OffsetCommitted
+    | OffsetsCommitted
+    | OffsetDeleted
+    | ConsumerGroupEvent
+)

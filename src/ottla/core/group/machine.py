@@ -43,8 +43,9 @@ from ottla.core.group.events import (
     GroupSaved,
     OffsetCommitted,
     OffsetDeleted,
+    OffsetsCommitted,
 )
-from ottla.core.group.offset_table import OffsetTable
+from ottla.core.group.offset_table import CommittedOffset, OffsetTable
 from ottla.core.group.requests import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -64,7 +65,7 @@ from ottla.core.group.requests import (
     Leaver,
     LeaveResults,
     ListedGroup,
-    NewOffset,
+    NewOffsets,
     ResolvedPatterns,
     SyncRequest,
 )
@@ -114,16 +115,20 @@ class GroupMachine:
 
     def apply(self, event: Event, producer_id: int | None = None) -> None:
         """Changes the durable state by an event of the log; with a producer it is part of a transaction."""
-        # Nearly all events are plain commits.
-        if isinstance(event, OffsetCommitted) and producer_id is None:
-            self.offsets.commit(event)
-            return
+        # Nearly all events are plain commits: many at once when they are decided, one by one in a replay.
+        if producer_id is None:
+            if isinstance(event, OffsetsCommitted):
+                self.offsets.commit_columns(event)
+                return
+            if isinstance(event, OffsetCommitted):
+                self.offsets.commit(event)
+                return
         match event:
             case GroupSaved(group_id=group_id):
                 self._saved[group_id] = event
             case GroupDeleted(group_id=group_id):
                 self._saved.pop(group_id, None)
-            case OffsetCommitted():
+            case OffsetCommitted() | OffsetsCommitted():
                 assert producer_id is not None
                 self.offsets.commit_pending(event, producer_id)
             case OffsetDeleted(group_id, topic, partition):
@@ -159,12 +164,12 @@ class GroupMachine:
 
     def next_wake_ms(self) -> int | None:
         """The uptime at which `wake` is due."""
-        due = [
-            self._expiry_due_ms,
-            self.membership.deadlines.next_ms(),
-            self.consumers.deadlines.next_ms(),
-        ]
-        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+        due_ms = self._expiry_due_ms
+        for deadlines in (self.membership.deadlines, self.consumers.deadlines):
+            next_ms = deadlines.next_ms()
+            if next_ms is not None and (due_ms is None or next_ms < due_ms):
+                due_ms = next_ms
+        return due_ms
 
     def wake(self, turn: Turn) -> None:
         self.membership.wake(turn)
@@ -315,7 +320,7 @@ class GroupMachine:
     # Offsets.
 
     def commit(
-        self, turn: Turn, sender: CommitSender, offsets: Sequence[NewOffset]
+        self, turn: Turn, sender: CommitSender, offsets: Sequence[NewOffsets]
     ) -> Refused | list[Refused | None]:
         """Commits offsets; the outcome of the whole request, or of each offset."""
         consumers = self.consumers.groups.get(sender.group_id)
@@ -335,7 +340,7 @@ class GroupMachine:
         turn: Turn,
         sender: CommitSender,
         producer: ProducerIdentity,
-        offsets: Sequence[NewOffset],
+        offsets: Sequence[NewOffsets],
     ) -> Refused | list[Refused | None]:
         """Commits offsets that count when the producer's transaction is committed."""
         consumers = self.consumers.groups.get(sender.group_id)
@@ -392,48 +397,51 @@ class GroupMachine:
         self,
         turn: Turn,
         group_id: str,
-        offsets: Sequence[NewOffset],
+        offsets: Sequence[NewOffsets],
         producer: ProducerIdentity | None,
     ) -> list[Refused | None]:
         outcomes: list[Refused | None] = []
-        known: UUID | None = (
-            None  # the last id that exists; most offsets of a request are of one topic
-        )
         for new in offsets:
-            topic_id = new.topic_id
-            if topic_id is not known and topic_id is not None:
-                if not self._has_topic(topic_id):
-                    # It was deleted while the request waited. A new topic of the same name has other records.
-                    outcomes.append(Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-                    continue
-                known = topic_id
-            outcomes.append(self._commit_one(turn, group_id, new, producer))
+            if new.topic_id is not None and not self._has_topic(new.topic_id):
+                # It was deleted while the request waited. A new topic of the same name has other records.
+                deleted = Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                outcomes += [deleted] * len(new.partitions)
+            else:
+                outcomes += self._commit_topic(turn, group_id, new, producer)
         return outcomes
 
-    def _commit_one(
-        self, turn: Turn, group_id: str, new: NewOffset, producer: ProducerIdentity | None
-    ) -> Refused | None:
-        if _length(new.metadata) > self.config.metadata_max_bytes:
-            return Refused(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    def _commit_topic(
+        self, turn: Turn, group_id: str, new: NewOffsets, producer: ProducerIdentity | None
+    ) -> list[Refused | None]:
+        outcomes: list[Refused | None] = [None] * len(new.partitions)
+        if any(new.metadata):
+            limit = self.config.metadata_max_bytes
+            for place, text in enumerate(new.metadata):
+                if _length(text) > limit:
+                    outcomes[place] = Refused(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            if any(outcomes):
+                new = new.only(place for place, refused in enumerate(outcomes) if refused is None)
+                if not new.partitions:
+                    return outcomes
         topic_id = new.topic_id
         expires_at_ms = NO_TIMESTAMP
         if new.retention_ms != NO_TIMESTAMP:
             # "For ever" plus the current time would be more than the record's field can hold.
             expires_at_ms = min(turn.now_ms + new.retention_ms, LAST_TIMESTAMP)
             topic_id = None  # this version of the record has no topic id
-        event = OffsetCommitted(
+        event = OffsetsCommitted(
             group_id,
             new.topic,
-            new.partition,
-            new.offset,
-            new.leader_epoch,
+            new.partitions,
+            new.offsets,
+            new.leader_epochs,
             new.metadata,
             turn.now_ms,
             expires_at_ms,
             topic_id,
         )
         self._write(turn, event, producer)
-        return None
+        return outcomes
 
     def fetch(self, group_id: str, topic: str, partition: int) -> FetchedOffset:
         """The committed offset, without regard to open transactions."""
@@ -455,7 +463,7 @@ class GroupMachine:
         group = self.consumers.groups.get(group_id)
         return None if group is None else check_fetch(group, member_id, member_epoch)
 
-    def committed(self, group_id: str) -> list[OffsetCommitted]:
+    def committed(self, group_id: str) -> list[CommittedOffset]:
         """Every committed offset of the group, without regard to open transactions."""
         return self.offsets.of_group(group_id)
 
@@ -501,7 +509,7 @@ class GroupMachine:
                 refused = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
         return refused
 
-    def _is_left_over(self, offset: OffsetCommitted, deleted_at_ms: int) -> bool:
+    def _is_left_over(self, offset: CommittedOffset, deleted_at_ms: int) -> bool:
         """Whether an offset belongs to a deleted topic; by its time if the record has no topic id."""
         if offset.topic_id is None:
             return offset.committed_at_ms <= deleted_at_ms
@@ -632,7 +640,7 @@ class GroupMachine:
             if is_empty and not in_use:
                 self._forget(turn, group_id)
 
-    def _expired(self, group_id: str, now_ms: int) -> list[OffsetCommitted]:
+    def _expired(self, group_id: str, now_ms: int) -> list[CommittedOffset]:
         consumers = self.consumers.groups.get(group_id)
         if consumers is not None:
             return [
@@ -657,7 +665,7 @@ class GroupMachine:
             and not self.offsets.is_pending(group_id, offset.topic, offset.partition)
         ]
 
-    def _is_old(self, group: ClassicGroup, offset: OffsetCommitted, now_ms: int) -> bool:
+    def _is_old(self, group: ClassicGroup, offset: CommittedOffset, now_ms: int) -> bool:
         if offset.expires_at_ms != NO_TIMESTAMP:
             return now_ms >= offset.expires_at_ms
         since_ms = offset.committed_at_ms

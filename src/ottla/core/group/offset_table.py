@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from itertools import count, repeat
+from typing import Any, NamedTuple, cast
+from uuid import UUID
 
-from ottla.core.group.events import OffsetCommitted
+from ottla.core.group.events import OffsetCommitted, OffsetsCommitted
 
 TopicPartitionKey = tuple[str, int]
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset; `position` orders commits as the log does."""
+    """The fields of an `OffsetCommitted`, and a `position` that orders commits as the log does.
 
-    commit: OffsetCommitted
+    Flat, because a broker may have millions of them.
+    """
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_at_ms: int
+    expires_at_ms: int
+    topic_id: UUID | None
     position: int
+
+    @property
+    def commit(self) -> OffsetCommitted:
+        return OffsetCommitted(*self[:-1])
 
 
 class PartitionOffsets(NamedTuple):
     """The committed offset of a group for a partition, and the pending ones."""
 
-    current: OffsetCommitted | None
-    pending: list[OffsetCommitted]
+    current: CommittedOffset | None
+    pending: list[CommittedOffset]
+
+
+# As CommittedOffset._make, without its checks: a request may commit thousands of offsets.
+_new = cast(Any, tuple.__new__)
 
 
 class OffsetTable:
@@ -41,17 +63,45 @@ class OffsetTable:
         if offsets is None:
             offsets = self._committed[commit.group_id] = {}
         self._position += 1
-        offsets[commit.topic, commit.partition] = CommittedOffset(commit, self._position)
+        offsets[commit.topic, commit.partition] = _new(CommittedOffset, (*commit, self._position))
 
-    def commit_pending(self, commit: OffsetCommitted, producer_id: int) -> None:
-        """A commit that counts when the producer's transaction is committed."""
-        groups = self._pending.setdefault(producer_id, {})
-        groups.setdefault(commit.group_id, {})[commit.topic, commit.partition] = self._next(commit)
+    def commit_columns(self, commit: OffsetsCommitted) -> None:
+        """As `commit`, for many offsets of a topic."""
+        offsets = self._committed.get(commit.group_id)
+        if offsets is None:
+            offsets = self._committed[commit.group_id] = {}
+        offsets.update(self._entries(commit))
+
+    def _entries(
+        self, commit: OffsetsCommitted
+    ) -> Iterator[tuple[TopicPartitionKey, CommittedOffset]]:
+        partitions = commit.partitions
+        rows = zip(
+            repeat(commit.group_id),
+            repeat(commit.topic),
+            partitions,
+            commit.offsets,
+            commit.leader_epochs,
+            commit.metadata,
+            repeat(commit.committed_at_ms),
+            repeat(commit.expires_at_ms),
+            repeat(commit.topic_id),
+            count(self._position + 1),
+            strict=False,  # some of them have no end
+        )
+        self._position += len(partitions)
+        keys = zip(repeat(commit.topic), partitions, strict=False)
+        return zip(keys, map(_new, repeat(CommittedOffset), rows), strict=True)
+
+    def commit_pending(self, commit: OffsetCommitted | OffsetsCommitted, producer_id: int) -> None:
+        """Commits that count when the producer's transaction is committed."""
+        offsets = self._pending.setdefault(producer_id, {}).setdefault(commit.group_id, {})
+        if isinstance(commit, OffsetsCommitted):
+            offsets.update(self._entries(commit))
+        else:
+            self._position += 1
+            offsets[commit.topic, commit.partition] = CommittedOffset(*commit, self._position)
         self._pending_by_group.setdefault(commit.group_id, {})[producer_id] = None
-
-    def _next(self, commit: OffsetCommitted) -> CommittedOffset:
-        self._position += 1
-        return CommittedOffset(commit, self._position)
 
     def delete(self, group_id: str, topic: str, partition: int) -> None:
         """Deletes an offset, also pending ones."""
@@ -94,16 +144,15 @@ class OffsetTable:
 
     # Queries.
 
-    def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitted | None:
-        found = self._committed.get(group_id, {}).get((topic, partition))
-        return None if found is None else found.commit
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        return self._committed.get(group_id, {}).get((topic, partition))
 
-    def of_group(self, group_id: str) -> list[OffsetCommitted]:
-        return [found.commit for found in self._committed.get(group_id, {}).values()]
+    def of_group(self, group_id: str) -> list[CommittedOffset]:
+        return list(self._committed.get(group_id, {}).values())
 
-    def pending_of_group(self, group_id: str) -> list[OffsetCommitted]:
+    def pending_of_group(self, group_id: str) -> list[CommittedOffset]:
         return [
-            found.commit
+            found
             for producer_id in self._pending_by_group.get(group_id, ())
             for found in self._pending[producer_id][group_id].values()
         ]
@@ -132,7 +181,7 @@ class OffsetTable:
         for group_id, offsets in self._committed.items():
             for (name, partition), offset in offsets.items():
                 if name == topic:
-                    found[group_id, partition] = PartitionOffsets(offset.commit, [])
+                    found[group_id, partition] = PartitionOffsets(offset, [])
         for groups in self._pending.values():
             for group_id, offsets in groups.items():
                 for (name, partition), offset in offsets.items():
@@ -140,7 +189,7 @@ class OffsetTable:
                         of_partition = found.setdefault(
                             (group_id, partition), PartitionOffsets(None, [])
                         )
-                        of_partition.pending.append(offset.commit)
+                        of_partition.pending.append(offset)
         return found
 
     def state(self) -> object:

@@ -14,8 +14,12 @@ from ottla.core.group.events import (
     GroupSaved,
     OffsetCommitted,
     OffsetDeleted,
+    OffsetsCommitted,
     SavedMember,
 )
+from ottla.records.kernel import encode_records
+from ottla.records.offset_kernel import encode_offsets as encode_offset_records
+from ottla.records.record import Record
 from ottla.wire.compile import decode_stored, encode_stored, stored_version
 from ottla.wire.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ottla.wire.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
@@ -29,6 +33,8 @@ _PLAIN_VALUE = struct.Struct(">hqihq")
 # The same with the topic's id: the length is one more than it is, and there is one tag, 0, of 16 bytes.
 _PLAIN_VALUE_WITH_ID = struct.Struct(">hqiBq3s16s")
 _ID_TAG = bytes((1, 0, 16))
+# In a record of an offset, everything but the names and the metadata.
+MOST_OTHER_BYTES = 96
 # A group commits many partitions of a topic at once, and a replay reads them one after the other.
 CACHED_KEY_STARTS = 1024
 OFFSET_KEY_VERSIONS = (0, 1)
@@ -52,8 +58,43 @@ def encode(event: Event) -> tuple[bytes, bytes | None]:
             return _group_key(group_id), _group_value(event)
         case GroupDeleted(group_id=group_id):
             return _group_key(group_id), None
+        case OffsetsCommitted():
+            raise AssertionError("it is many records: see encode_offsets")
         case _:
             return consumer_records.encode(event)
+
+
+def encode_offsets(event: OffsetsCommitted, first: int, end: int, first_delta: int) -> bytes:
+    """The records of some of the offsets, of which the first has this offset delta in its batch."""
+    if event.expires_at_ms != NO_TIMESTAMP:
+        return encode_records(
+            [
+                Record(number, 0, *encode(offset))
+                for number, offset in enumerate(event.each()[first:end], first_delta)
+            ],
+            0,
+            0,
+        )
+    return encode_offset_records(
+        _key_start(event.group_id, event.topic),
+        event.partitions,
+        event.offsets,
+        event.leader_epochs,
+        event.metadata,
+        event.committed_at_ms,
+        None if event.topic_id is None else event.topic_id.bytes,
+        first,
+        end,
+        first_delta,
+    )
+
+
+def largest_offset_bytes(event: OffsetsCommitted) -> int:
+    """What a record of the offsets takes at most."""
+    longest = 0
+    if any(event.metadata):
+        longest = max(len(text.encode()) for text in event.metadata)
+    return len(_key_start(event.group_id, event.topic)) + longest + MOST_OTHER_BYTES
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> Event | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
@@ -195,18 +195,28 @@ class CommitSender(NamedTuple):
     knows_epochs: bool = True
 
 
-class NewOffset(NamedTuple):
-    """An offset to be committed."""
+class NewOffsets(NamedTuple):
+    """Offsets of a topic to be committed, as columns of the same length: one request may have thousands."""
 
     topic: str
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: str
+    partitions: list[int]
+    offsets: list[int]
+    leader_epochs: list[int]
+    metadata: list[str]
     # Only of very old clients; else NO_TIMESTAMP.
     retention_ms: int = NO_TIMESTAMP
     # Of the topic when the request arrived; None if the caller does not know the topics.
     topic_id: UUID | None = None
+
+    def only(self, places: Iterable[int]) -> NewOffsets:
+        """Those at some places of the columns."""
+        kept = list(places)
+        return self._replace(
+            partitions=[self.partitions[place] for place in kept],
+            offsets=[self.offsets[place] for place in kept],
+            leader_epochs=[self.leader_epochs[place] for place in kept],
+            metadata=[self.metadata[place] for place in kept],
+        )
 
 
 class FetchedOffset(NamedTuple):

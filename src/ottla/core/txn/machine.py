@@ -112,8 +112,9 @@ class TransactionMachine:
 
     def next_wake_ms(self) -> int | None:
         """The uptime at which `wake` is due."""
-        due = [self._abort_check_due_ms, self._expiry_due_ms]
-        return min((due_ms for due_ms in due if due_ms is not None), default=None)
+        if self._abort_check_due_ms is None or self._expiry_due_ms is None:
+            return None  # not started yet
+        return min(self._abort_check_due_ms, self._expiry_due_ms)
 
     def wake(self, turn: Turn) -> None:
         if self._abort_check_due_ms is not None and self._abort_check_due_ms <= turn.uptime_ms:

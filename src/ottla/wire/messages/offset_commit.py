@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.wire.declare import message, struct, wire
 from ottla.wire.types import ZERO_UUID, Int16, Int32, Int64, String, Uuid
 
@@ -18,7 +20,7 @@ class OffsetCommitRequestPartition:
 class OffsetCommitRequestTopic:
     name: String = wire(until=9, default="")
     topic_id: Uuid = wire(since=10, default=ZERO_UUID)
-    partitions: list[OffsetCommitRequestPartition]
+    partitions: Sequence[OffsetCommitRequestPartition]
 
 
 @message(api=8, versions="2-10", flexible="8+")
@@ -41,7 +43,7 @@ class OffsetCommitResponsePartition:
 class OffsetCommitResponseTopic:
     name: String = wire(until=9, default="")
     topic_id: Uuid = wire(since=10, default=ZERO_UUID)
-    partitions: list[OffsetCommitResponsePartition]
+    partitions: Sequence[OffsetCommitResponsePartition]
 
 
 @message(api=8, versions="2-10", flexible="8+")

@@ -6,6 +6,8 @@ in v6 topics go by id (KIP-1319).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.wire.declare import message, struct, wire
 from ottla.wire.types import ZERO_UUID, Int16, Int32, Int64, String, Uuid
 
@@ -22,7 +24,7 @@ class TxnOffsetCommitRequestPartition:
 class TxnOffsetCommitRequestTopic:
     name: String = wire(until=5, default="")
     topic_id: Uuid = wire(since=6, default=ZERO_UUID)
-    partitions: list[TxnOffsetCommitRequestPartition]
+    partitions: Sequence[TxnOffsetCommitRequestPartition]
 
 
 @message(api=28, versions="0-6", flexible="3+")
@@ -47,7 +49,7 @@ class TxnOffsetCommitResponsePartition:
 class TxnOffsetCommitResponseTopic:
     name: String = wire(until=5, default="")
     topic_id: Uuid = wire(since=6, default=ZERO_UUID)
-    partitions: list[TxnOffsetCommitResponsePartition]
+    partitions: Sequence[TxnOffsetCommitResponsePartition]
 
 
 @message(api=28, versions="0-6", flexible="3+")

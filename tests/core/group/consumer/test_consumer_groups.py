@@ -18,7 +18,7 @@ from ottla.core.group.requests import (
     CommitSender,
     ConsumerGroupConfig,
     ConsumerHeartbeat,
-    NewOffset,
+    NewOffsets,
 )
 from ottla.core.outcomes import Refused
 from ottla.core.turn import ProducerIdentity
@@ -471,7 +471,7 @@ def commit(groups: ConsumerGroups, member: Consumer, epoch: int, partition: int)
     (topic,) = member.topics
     topic_id = groups.topics.topics[topic].topic_id
     sender = CommitSender("g", epoch, member.member_id)
-    new = NewOffset(topic, partition, 7, -1, "", topic_id=topic_id)
+    new = NewOffsets(topic, [partition], [7], [-1], [""], topic_id=topic_id)
     outcome = groups._do(lambda turn: groups.machine.commit(turn, sender, [new]))
     if isinstance(outcome, Refused):
         return outcome.error
@@ -506,7 +506,7 @@ def test_a_late_member_commits_all_or_nothing_in_a_transaction(groups: ConsumerG
     topic_id = groups.topics.topics["orders"].topic_id
     (kept,), (given,) = a.owned.values(), b.owned.values()
     offsets = [
-        NewOffset("orders", partition, 7, -1, "", topic_id=topic_id)
+        NewOffsets("orders", [partition], [7], [-1], [""], topic_id=topic_id)
         for partition in (min(kept), min(given))
     ]
     written = len(groups.log)
@@ -539,7 +539,7 @@ def test_offsets_stay_when_an_empty_classic_group_is_joined_with_the_new_protoco
 ) -> None:
     outcome = groups._do(
         lambda turn: groups.machine.commit(
-            turn, CommitSender("g"), [NewOffset("orders", 0, 5, -1, "")]
+            turn, CommitSender("g"), [NewOffsets("orders", [0], [5], [-1], [""])]
         )
     )
     assert outcome == [None]

@@ -207,13 +207,10 @@ def txn_offset_commit(
 def _offset_topics(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> list[TxnOffsetCommitRequestTopic]:
-    topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+    by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
     for key, position in offsets.items():
-        topic = topics.setdefault(
-            key.topic, TxnOffsetCommitRequestTopic(name=key.topic, partitions=[])
-        )
         epoch = position.leader_epoch
-        topic.partitions.append(
+        by_topic.setdefault(key.topic, []).append(
             TxnOffsetCommitRequestPartition(
                 partition_index=key.partition,
                 committed_offset=position.offset,
@@ -221,4 +218,7 @@ def _offset_topics(
                 committed_metadata=position.metadata,
             )
         )
-    return list(topics.values())
+    return [
+        TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
+        for topic, partitions in by_topic.items()
+    ]

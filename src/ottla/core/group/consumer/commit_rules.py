@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.core.group.consumer.group import ConsumerGroup, ConsumerMember
-from ottla.core.group.requests import NO_GENERATION, NO_MEMBER_ID, CommitSender, NewOffset
+from ottla.core.group.requests import NO_GENERATION, NO_MEMBER_ID, CommitSender, NewOffsets
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 
@@ -16,7 +16,7 @@ def unknown_member(group: ConsumerGroup, member_id: str) -> Refused:
 
 
 def check_commit(
-    group: ConsumerGroup, sender: CommitSender, offsets: Sequence[NewOffset]
+    group: ConsumerGroup, sender: CommitSender, offsets: Sequence[NewOffsets]
 ) -> Refused | None:
     """Whether the sender may commit these offsets: all of them or none."""
     if sender.generation < 0 and group.is_empty:
@@ -31,7 +31,7 @@ def check_commit(
 
 
 def check_transactional_commit(
-    group: ConsumerGroup, sender: CommitSender, offsets: Sequence[NewOffset]
+    group: ConsumerGroup, sender: CommitSender, offsets: Sequence[NewOffsets]
 ) -> Refused | None:
     """Clients before KIP-447 do not name their member: for them only the transaction counts."""
     names_no_member = (
@@ -45,7 +45,7 @@ def check_transactional_commit(
 
 
 def _check_member(
-    group: ConsumerGroup, sender: CommitSender, offsets: Sequence[NewOffset]
+    group: ConsumerGroup, sender: CommitSender, offsets: Sequence[NewOffsets]
 ) -> Refused | None:
     member = group.members.get(sender.member_id)
     if member is None:
@@ -59,15 +59,17 @@ def _check_member(
     return _stale(member)
 
 
-def _has_had_since(member: ConsumerMember, epoch: int, new: NewOffset) -> bool:
-    """Whether a member that is late with its heartbeat has had the partition since that epoch (KIP-1251)."""
+def _has_had_since(member: ConsumerMember, epoch: int, new: NewOffsets) -> bool:
+    """Whether a member that is late with its heartbeat has had the partitions since that epoch (KIP-1251)."""
     if new.topic_id is None:
         return False
-    for partitions in (member.current.assigned, member.current.revoking):
-        assigned_in = partitions.get(new.topic_id, {}).get(new.partition)
-        if assigned_in is not None:
-            return assigned_in <= epoch
-    return False
+    assigned = member.current.assigned.get(new.topic_id, {})
+    revoking = member.current.revoking.get(new.topic_id, {})
+    for partition in new.partitions:
+        assigned_in = assigned.get(partition, revoking.get(partition))
+        if assigned_in is None or assigned_in > epoch:
+            return False
+    return True
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> Refused | None:
