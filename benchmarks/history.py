@@ -1,6 +1,7 @@
 """The results of runs, kept over time: a file for each run in benchmarks/history.
 
-Run: python -m benchmarks.history add [FILE]      keeps what `make bench` measured (results/run.json)
+Run: python -m benchmarks.history add [FILE]      keeps what `make bench` measured (results/run.json), and
+                                                  puts its summary into benchmarks/README.md
      python -m benchmarks.history table [FILE]    prints its summary; without a file, that of the newest run
 """
 
@@ -16,6 +17,9 @@ from statistics import median
 from typing import Any, Self
 
 HISTORY = Path(__file__).with_name("history")
+README = Path(__file__).with_name("README.md")
+# Between them the README has the tables of the newest run.
+BEGIN, END = "<!-- the newest run -->", "<!-- the end of the newest run -->"
 RUN_FILE = Path(__file__).with_name("results") / "run.json"
 OURS, WORKERS, KAFKA, MOCK = "ottla", "ottla-2", "kafka", "mock"
 CONFLUENT = "confluent-kafka"
@@ -193,12 +197,24 @@ def add(source: Path, folder: Path = HISTORY) -> Path:
     return path
 
 
+def with_summary(text: str, tables: str) -> str:
+    """A document with these tables between its two marks."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert begin, f"no {BEGIN}"
+    assert end, f"no {END}"
+    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
+
+
 def main(words: Sequence[str]) -> str:
     from benchmarks.summary import summary
 
     match words:
         case ["add", *files]:
-            return f"kept as {add(Path(files[0]) if files else RUN_FILE)}"
+            path = add(Path(files[0]) if files else RUN_FILE)
+            text = README.read_text(encoding="utf-8")
+            README.write_text(with_summary(text, summary(load_runs()[-1])), encoding="utf-8")
+            return f"kept as {path}"
         case ["table", *files]:
             return summary(read(Path(files[0])) if files else load_runs()[-1])
     return __doc__ or ""

@@ -50,6 +50,13 @@ class Line:
         own, other = self.value(row, peer), self.value(row, self.other)
         return own / other if own is not None and other else None
 
+    def cost_ratio(self, row: MeasuredRow, peer: str) -> float | None:
+        """Ours to theirs, of the processor time for one of what the row counts."""
+        own, other = row.cost(peer), row.cost(self.other)
+        if not self.is_main_measure or own is None or other is None or not other.median:
+            return None
+        return own.median / other.median
+
 
 PER_CORE = "per core"
 UNITS = {
@@ -159,8 +166,9 @@ def _lines_of(run: MeasuredRun) -> str:
         cells = [line.title(row), cell(line.value(row, line.other))]
         for peer in (OURS, WORKERS):
             cells += [cell(line.value(row, peer)), ratio_cell(line.ratio(row, peer))]
-        lines.append([*cells, cell(line.value(row, MOCK))])
-    header = ["row", KAFKA, OURS, "ratio", WORKERS, "ratio", MOCK]
+        cells.append(cell(line.value(row, MOCK)))
+        lines.append([*cells, ratio_cell(line.cost_ratio(row, OURS))])
+    header = ["row", KAFKA, OURS, "ratio", WORKERS, "ratio", MOCK, f"CPU {OURS} / {KAFKA}"]
     return table(header, lines) if lines else ""
 
 

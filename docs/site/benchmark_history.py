@@ -22,11 +22,13 @@ INTRODUCTION = """# Benchmarks over time
 Each run of `make bench` that was kept in `benchmarks/history` is a point; [Benchmarks](benchmarks.md) says what the
 rows are and how they are measured. The left chart is the ratio to Apache Kafka (our clients: to confluent-kafka) in
 the same run: above the dashed line Ottla is faster, and for rows marked "less is better" below it Ottla needs less.
-The right chart is the processor time of one Ottla process for a request, relative to the first run. Both axes are
-logarithmic; a bar is from the least to the most of the rounds. The blue line is one process, the orange line two
-workers. A hollow point is a run while other programs wanted more than the cores of the machine: rates and durations
-of such a run say little, because each program gets a part of a core that depends on its number of threads.
-Processor time per request says more, and is still higher than on a quiet machine.
+The right chart is the processor time of one Ottla process for a request, relative to the other's: below the dashed
+line Ottla needs less. Both axes are logarithmic; a bar is from the least to the most of the rounds. The blue line is
+one process, the orange line two workers.
+
+A hollow point is a run while other programs wanted more than the cores of the machine: rates and durations of such a
+run say little, because each program gets a part of a core that depends on its number of threads. Processor time says
+more.
 
 """
 
@@ -53,7 +55,7 @@ def page(runs: Sequence[MeasuredRun] | None = None) -> str:
     if not runs:
         return f"{INTRODUCTION}No run is kept yet.\n"
     rows = "\n".join(filter(None, (table_row(line, runs) for line in LINES)))
-    header = "<tr><th>row</th><th>ratio</th><th>CPU per request</th></tr>"
+    header = "<tr><th>row</th><th>ratio</th><th>CPU</th></tr>"
     return f"{INTRODUCTION}{list_of(runs)}\n\n<table>\n{header}\n{rows}\n</table>\n"
 
 
@@ -84,7 +86,7 @@ def table_row(line: Line, runs: Sequence[MeasuredRun]) -> str:
     cells = [
         escape(line.title(named)),
         chart(ratios, len(runs), "the ratio to the other in the same run"),
-        chart(costs, len(runs), "processor time relative to the first run"),
+        chart(costs, len(runs), "processor time relative to the other in the same run"),
     ]
     return "<tr>" + "".join(f"<td>{each}</td>" for each in cells) + "</tr>"
 
@@ -106,16 +108,14 @@ def ratio_points(line: Line, runs: Sequence[MeasuredRun], peer: str) -> list[Poi
 
 def cost_points(line: Line, runs: Sequence[MeasuredRun]) -> list[Point]:
     points: list[Point] = []
-    first = 0.0
     for position, run in enumerate(runs):
         row = run.row(line.row, line.driver)
         cost = row.cost(OURS) if row is not None else None
-        if cost is None or cost.least <= 0:
+        ratio = line.cost_ratio(row, OURS) if row is not None else None
+        if cost is None or not ratio:
             continue
-        first = first or cost.median
-        figure = Figure(cost.median / first, cost.least / first, cost.most / first)
-        title = f"{run.commit}: {number(cost.median)}, {figure.median:.2f} of the first"
-        points.append(Point(position, figure, title, run.is_busy))
+        title = f"{run.commit}: {number(cost.median)}, {ratio:.2f} of the other"
+        points.append(Point(position, Figure(ratio, ratio, ratio), title, run.is_busy))
     return points
 
 

@@ -25,6 +25,12 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return make()
 
 
+def preload_event_loop() -> None:
+    """Imports what `new_event_loop` needs, so that processes that are forked later share it."""
+    with suppress(ImportError):
+        import uvloop  # noqa: F401
+
+
 async def addresses_of(host: str, port: int) -> list[str]:
     """The addresses of a host name, without duplicates."""
     try:

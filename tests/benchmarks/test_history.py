@@ -14,6 +14,7 @@ from benchmarks.comparison import Results, Row, compare
 from benchmarks.frames import RefusedError
 from benchmarks.history import (
     CONFLUENT,
+    README,
     Figure,
     MeasuredRow,
     MeasuredRun,
@@ -22,6 +23,7 @@ from benchmarks.history import (
     load_runs,
     newest_of_kind,
     ratio_name,
+    with_summary,
 )
 from benchmarks.kafka_jars import KAFKA_SERVER_VERSION, UnavailableError, newer_server
 from benchmarks.measure import Measurement, Memory
@@ -37,7 +39,7 @@ from benchmarks.regression import (
 )
 from benchmarks.report import Report
 from benchmarks.run import rows_wanted
-from benchmarks.summary import LINES, TRANSACTIONAL, TWO_CLIENTS, summary
+from benchmarks.summary import LINES, NOTHING, TRANSACTIONAL, TWO_CLIENTS, summary
 from tests.benchmarks.test_report import OwnProcess, unused
 
 from benchmarks import (
@@ -201,9 +203,17 @@ def test_every_line_of_the_summary_is_a_row_that_is_measured() -> None:
 def test_the_summary_has_kafka_ours_and_the_ratio() -> None:
     lines = summary(measured_run(measured_row(450.0))).splitlines()
     assert "load average 0.5 before and 1.5 after" in lines[0]
-    assert "| produce, 1 KB x 900 (raw), MB/s | 700 | 1,400 | 2.00 | – | – | – |" in lines  # noqa: RUF001
-    cost = "| produce, 1 KB x 900 (raw), CPU ms/MB, less is better | 1 | 0.45 | 0.45 | – | – | – |"  # noqa: RUF001
-    assert cost in lines
+    (rate, cost) = (line.split(" | ") for line in lines if line.startswith("| produce"))
+    assert rate == [
+        "| produce, 1 KB x 900 (raw), MB/s",
+        "700",
+        "1,400",
+        "2.00",
+        *3 * [NOTHING],
+        "0.45 |",
+    ]
+    assert cost[0] == "| produce, 1 KB x 900 (raw), CPU ms/MB, less is better"
+    assert cost[1:] == ["1", "0.45", "0.45", *3 * [NOTHING], f"{NOTHING} |"]
 
 
 def test_requests_of_a_core_are_more_where_a_request_costs_less() -> None:
@@ -437,7 +447,7 @@ def test_the_page_has_a_point_for_each_run(charts: ModuleType) -> None:
     ratios, costs = row.split("<svg")[1:]
     assert ratios.count("<circle") == costs.count("<circle") == 2
     assert "<title>fff0000, ottla: 2.00</title>" in ratios
-    assert "<title>fff0000: 250, 0.50 of the first</title>" in costs
+    assert "<title>fff0000: 250, 0.25 of the other</title>" in costs
     assert "| 2026-01-02 03:04 | fff0000 | a processor, 2 cores |" in page
     assert "offset commit" not in page
 
@@ -464,6 +474,15 @@ def test_what_is_faster_is_higher(charts: ModuleType) -> None:
 
 def test_the_page_says_when_nothing_is_kept(charts: ModuleType) -> None:
     assert "No run is kept yet" in charts.page([])
+
+
+def test_the_readme_has_the_tables_of_the_newest_run() -> None:
+    text = README.read_text(encoding="utf-8")
+    runs = load_runs()
+    assert not runs or with_summary(text, summary(runs[-1])) == text
+    assert with_summary(text, "| a table |").count("| a table |") == 1
+    with pytest.raises(AssertionError, match="the newest run"):
+        with_summary("no marks", "| a table |")
 
 
 def test_what_the_repository_keeps_can_be_read_and_has_known_rows() -> None:

@@ -15,6 +15,7 @@ import pytest
 from tests.apache_kafka.conftest import kafka_jars
 from tests.apache_kafka.programs import running_kafka
 from tests.console.api_client import ApiClient, looking
+from tests.console.known_topics import create_topics
 from tests.console.quick_polls import quick_polls
 from tests.console.serving import serving
 from tests.lasting import LASTING
@@ -47,8 +48,7 @@ class GroupCluster:
     def topic(self, prefix: str, partitions: int = 1, *, records: int = 0) -> str:
         """A topic with so many records in each partition."""
         name = self.name(prefix)
-        with ottla.Admin(bootstrap_servers=self.servers) as admin:
-            admin.create_topics([NewTopic(name, num_partitions=partitions)])
+        create_topics(self.servers, [NewTopic(name, num_partitions=partitions)])
         if records:
             producer = confluent_kafka.Producer({"bootstrap.servers": self.servers, "linger.ms": 0})
             for number in range(records * partitions):

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from tests.apache_kafka.conftest import kafka_jars
 from tests.apache_kafka.programs import running_kafka
 from tests.console.api_client import ApiClient
+from tests.console.known_topics import create_topics
 from tests.console.serving import serving
 from tests.lasting import LASTING
 
@@ -37,8 +38,7 @@ class RecordCluster:
         self._count += 1
         name = f"{prefix}-{self._count}"
         named = {key.replace("_", "."): value for key, value in configs.items()}
-        with ottla.Admin(bootstrap_servers=self.servers) as admin:
-            admin.create_topics([NewTopic(name, num_partitions=partitions, configs=named)])
+        create_topics(self.servers, [NewTopic(name, num_partitions=partitions, configs=named)])
         return name
 
     def producer(self, **options: object) -> Producer:

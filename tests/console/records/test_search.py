@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 from tests.console.records.conftest import SECONDS, RecordCluster, RecordsApi, values, write
 
@@ -33,6 +34,30 @@ def test_the_newest_records_of_all_partitions_come_in_the_order_of_time(
     rest, end = api.search(topic, limit=100, order="oldest", cursor=end["cursor"])
     assert values(rest) == [f"r{n}" for n in range(40, 100)]
     assert (end["reason"], end["cursor"], end["progress"]["share"]) == ("end", [], 1.0)
+
+
+@pytest.mark.parametrize("order", ["oldest", "newest"])
+def test_timestamps_that_go_back_change_no_order_within_a_partition(
+    cluster: RecordCluster, api: RecordsApi, order: str
+) -> None:
+    """Nothing is shown twice or left out by a search that goes on."""
+    topic = cluster.topic("backwards", 2)
+    producer = cluster.producer()
+    for n in range(60):
+        producer.produce(topic, f"r{n}", partition=n % 2, timestamp=1_000_000 - 7 * n % 500)
+    assert producer.flush(SECONDS) == 0
+    found: list[Any] = []
+    cursor: list[str] = []
+    while True:
+        rows, end = api.search(topic, limit=7, order=order, cursor=cursor)
+        found += rows
+        assert len(found) <= 60, "it goes round"
+        cursor = end["cursor"]
+        if end["reason"] == "end":
+            break
+    for partition in (0, 1):
+        offsets = [row["offset"] for row in found if row["partition"] == partition]
+        assert offsets == sorted(range(30), reverse=order == "newest")
 
 
 def test_a_busy_partition_does_not_hide_a_quiet_one(

@@ -106,7 +106,8 @@ def test_a_schema_is_checked_then_registered(registry: Registry, api: ApiClient)
     refused = api.post("/api/schemas/check", subject=name, text=record("A", "x", "y"))
     assert (refused["is_valid"], refused["is_compatible"]) == (True, False)
     assert (refused["compatibility"], refused["compared_versions"]) == ("BACKWARD", [1])
-    assert refused["messages"], "the registry says why"
+    if registry.tells_reasons:
+        assert refused["messages"], "the registry says why"
     status, text = api.refused(
         "POST", "/api/schemas/register", subject=name, text=record("A", "x", "y"), preview=False
     )
@@ -143,7 +144,7 @@ def test_levels_are_changed_after_a_preview(registry: Registry, api: ApiClient) 
     assert api.post(path, subject=name, level="FULL", preview=False)["is_done"]
     assert api.get("/api/schemas/subject", name=name)["compatibility"] == "FULL"
     api.post(path, subject=name, level=None, preview=False)
-    assert api.get("/api/schemas/subject", name=name)["compatibility"] is None
+    assert api.get("/api/schemas/subject", name=name)["compatibility"] == registry.no_level
     assert api.refused("POST", path, subject=None, level=None)[0] == 400
     assert api.refused("POST", path, subject=name, level="WHAT")[0] == 400
 

@@ -18,12 +18,14 @@ from tests.console.api_client import ApiClient, looking
 from tests.console.quick_polls import quick_polls
 from tests.console.serving import serving
 from tests.lasting import LASTING
+from tests.waiting import in_time
 
 import ottla
 from ottla.admin import NewTopic
 from ottla.client.admin_model.transactions import TransactionDescription
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 __all__ = ["kafka_jars"]
 
@@ -137,11 +139,25 @@ def _hang_on(broker: ottla.Broker, topic: str) -> int:
 
 def _hang_on_kafka(address: str, topic: str) -> int:
     with RawConnection(address) as connection:
-        producer_id = new_producer_id(connection)
+        producer_id = _first_producer_id(connection)
         who = txn_requests.Identity(producer_id, 0)
         code = txn_requests.send(connection, "unknown", who, topic, version=PRODUCE_V1)
         assert code is ErrorCode.NONE, code
     return producer_id
+
+
+def _first_producer_id(connection: RawConnection) -> int:
+    """A broker that has just begun asks the controller for ids, and refuses meanwhile."""
+    deadline = time.monotonic() + SECONDS
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    while True:
+        answer = connection.call(request, InitProducerIdResponse, 4)
+        code = ErrorCode(answer.error_code)
+        if code is ErrorCode.NONE:
+            return int(answer.producer_id)
+        assert code.retriable, code
+        in_time(deadline, code)
+        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

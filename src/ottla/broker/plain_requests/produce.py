@@ -46,15 +46,15 @@ def answer_plain(
     requests = read_plain_requests(received, start, end)
     if not requests:
         return None
-    turn = _Turn(node, caller)
-    count = turn.stage(requests)
+    received_together = _OneReceive(node, caller)
+    count = received_together.stage(requests)
     if not count:
         return None
     del requests[count:]
-    return turn.finish(requests)
+    return received_together.finish(requests)
 
 
-class _Turn:
+class _OneReceive:
     """The requests of one receive."""
 
     __slots__ = (

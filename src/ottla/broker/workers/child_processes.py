@@ -20,6 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from ottla.event_loop import preload_event_loop
+
 _COMMAND: Final = (sys.executable, "-P", "-m", "ottla.cli.worker")
 # The folder of the package, for an interpreter that is started.
 _SOURCES: Final = str(Path(__file__).parents[3])
@@ -107,6 +109,7 @@ def run_forking(serve: Callable[[ChildProcesses], Coroutine[Any, Any, int]], wor
     loop.add_signal_handler(signal.SIGCHLD, children.reap)
     task = loop.create_task(serve(children))
     task.add_done_callback(lambda _: loop.stop())
+    preload_event_loop()
     # What was imported is never garbage, and a collection would touch it: then it is no longer shared.
     gc.collect()
     gc.freeze()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final, Literal, TypeVar
 
 from ottla.console.access.roles import Role
@@ -447,6 +448,17 @@ async def _version_answer(
     return answer, True
 
 
+async def _id_of_version(registry: RegistryClient, name: str, number: int) -> int | None:
+    """The id of its schema; some registries do not tell it of a version that is deleted softly."""
+    try:
+        answer, _ = await _version_answer(registry, name, number)
+    except ApiError as error:
+        if error.status is not HTTPStatus.NOT_FOUND:
+            raise
+        return None
+    return int(answer["id"])
+
+
 @dataclass(frozen=True)
 class _Users:
     places: list[SubjectPlace]
@@ -826,9 +838,7 @@ async def _delete_plan(registry: RegistryClient, visible: Visible, body: DeleteB
             )
         )
     some = versions[-MAX_NAMED:]
-    answers = await asyncio.gather(
-        *(_version_answer(registry, body.subject, each) for each in some)
-    )
+    ids = await asyncio.gather(*(_id_of_version(registry, body.subject, each) for each in some))
     users = await asyncio.gather(*(_referenced_by(registry, body.subject, each) for each in some))
     found = used_by(body.subject, visible.snapshot.topics)
     topic = None if found is None else visible.snapshot.topics[found.topic]
@@ -839,7 +849,7 @@ async def _delete_plan(registry: RegistryClient, visible: Visible, body: DeleteB
         permanent=body.permanent,
         versions=versions,
         softly_deleted=sorted(set(versions) - set(live)),
-        ids=sorted({int(answer["id"]) for answer, _ in answers}),
+        ids=sorted({each for each in ids if each is not None}),
         topic=None if topic is None else topic.name,
         record_count=None if topic is None else topic.record_count,
         groups=list(groups)[:MAX_NAMED],

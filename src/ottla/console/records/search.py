@@ -1,5 +1,7 @@
 """A search: the newest or the oldest records of partitions that pass filters, in the order of their timestamps.
 
+The records of one partition are in the order of their offsets, whatever their timestamps are.
+
 Each round reads a window of those partitions that may still have a record which belongs before what is found. A match
 is told as soon as no partition can have one that belongs before it, if a partition's timestamps grow with its offsets.
 """
@@ -310,13 +312,27 @@ class RecordSearch:
             )
         ]
         certain.sort(key=self._place)
-        taken = certain[: max(0, needed)]
+        taken = self._by_offset(certain[: max(0, needed)])
         chosen = {(match.partition, match.offset) for match in taken}
         for each in self._scans:
             if each.pending:
                 each.pending = [m for m in each.pending if (m.partition, m.offset) not in chosen]
         self._found_count += len(taken)
         return taken
+
+    def _by_offset(self, places: Sequence[_Match]) -> list[_Match]:
+        """As many of each partition at these places, in the order of their offsets.
+
+        Timestamps may go back: a producer sets them, before it waits for the marker of its last transaction. A record
+        that was told out of turn would be told again when the search goes on.
+        """
+        left = {
+            each.partition.partition: iter(
+                sorted(each.pending, key=lambda match: match.offset, reverse=self._is_newest)
+            )
+            for each in self._scans
+        }
+        return [next(left[match.partition]) for match in places]
 
     def _tell(self, matches: Sequence[_Match]) -> Iterable[Found | FoundRecords]:
         for at in range(0, len(matches), ROWS_AT_ONCE):

@@ -95,6 +95,7 @@ function Reasons({ messages }) {
   const isLong = (text) => /^\{?\s*'?(oldSchema|validateFields|compatibility)\b/.test(text) || text.length > 400;
   const short = messages.filter((text) => !isLong(text));
   const long = messages.filter(isLong);
+  if (!messages.length) return html`<p class="muted">The registry does not say why.</p>`;
   return html`<ul class="schema-reasons">${short.map((text) => html`<li key=${text}><code>${text}</code></li>`)}</ul>
     ${long.length > 0 && html`<details class="schema-more"><summary>More of what the registry says</summary><ul class="schema-reasons">${long.map((text) => html`<li key=${text}><code>${text}</code></li>`)}</ul></details>`}`;
 }
