@@ -43,11 +43,7 @@ def peers_of(other: Path) -> FoundPeers:
 
 ROWS = [
     *RAW_ROWS,
-    *(
-        row
-        for row in (*bench_offset_commit.ROWS, *bench_transactions.ROWS)
-        if row.driver == "raw" and "512" not in row.name
-    ),
+    *(row for row in (*bench_offset_commit.ROWS, *bench_transactions.ROWS) if row.driver == "raw"),
 ]
 
 if __name__ == "__main__":

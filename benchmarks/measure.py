@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version as installed_version
@@ -35,10 +36,6 @@ class Memory:
     resident_mb: float
     anonymous_mb: float
 
-    def __add__(self, other: Memory) -> Memory:
-        resident_mb = self.resident_mb + other.resident_mb
-        return Memory(resident_mb, self.anonymous_mb + other.anonymous_mb)
-
 
 def memory_of(pid: int) -> Memory:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -48,6 +45,19 @@ def memory_of(pid: int) -> Memory:
         if name in ("VmRSS", "RssAnon")
     }
     return Memory(kilobytes["VmRSS"] * 1024 / MEGABYTE, kilobytes["RssAnon"] * 1024 / MEGABYTE)
+
+
+def memory_of_family(pids: Sequence[int]) -> Memory:
+    """That of processes of which some are forks of others: what several share counts once."""
+    if len(pids) == 1:
+        return memory_of(pids[0])
+    kilobytes = Counter[str]()
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name in ("Pss", "Pss_Anon"):
+                kilobytes[name] += int(value.split()[0])
+    return Memory(kilobytes["Pss"] * 1024 / MEGABYTE, kilobytes["Pss_Anon"] * 1024 / MEGABYTE)
 
 
 @dataclass(frozen=True)

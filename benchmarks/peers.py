@@ -17,7 +17,7 @@ from types import MappingProxyType
 import confluent_kafka
 from benchmarks.frames import append_one, create_topic, delete_topic
 from benchmarks.kafka_jars import KAFKA_SERVER_VERSION, UnavailableError, kafka_jars
-from benchmarks.measure import Memory, cpu_seconds, memory_of
+from benchmarks.measure import Memory, cpu_seconds, memory_of_family
 from benchmarks.process_tree import descendants
 
 from ottla.version import VERSION
@@ -126,7 +126,7 @@ class Peer(ABC):
         return sum(map(cpu_seconds, self.pids()))
 
     def memory(self) -> Memory:
-        return sum(map(memory_of, self.pids()), Memory(0.0, 0.0))
+        return memory_of_family(self.pids())
 
     def create_topic(self, topic: str) -> None:
         create_topic(self.bootstrap_server, topic)

@@ -281,7 +281,6 @@ class Round:
         self._broker.signal_worker(self._random, signal.SIGKILL)
 
     def _freeze_worker(self) -> None:
-        """For a moment, or until the supervisor kills it."""
         assert isinstance(self._broker, WorkerProcesses)
         seconds = self._random.choice((0.5, 2.0, 2.0, 12.0))
         self._did("SIGSTOP of a worker", seconds=seconds)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ottla.core.group import records
 from ottla.core.group.events import OffsetsCommitted
+from ottla.core.group.offset_table import CommittedOffset
 from ottla.records import _offset_kernel_py
 from ottla.records.kernel import decode_records, encode_records
 from ottla.records.record import Record
@@ -82,18 +83,51 @@ def test_offsets_are_encoded_as_if_one_by_one(
     end = data.draw(st.integers(first, len(event.partitions)))
     first_delta = data.draw(st.integers(0, 100_000))
     expected = one_by_one(event, first, end, first_delta)
+    key_start = records._key_start(event.group_id, event.topic)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records, "encode_offset_records", kernel.encode_offsets)
-        encoded = records.encode_offsets(event, first, end, first_delta)
+        encoded = records._encode_offsets(event, key_start, first, end, first_delta)
     assert encoded == expected
     decoded = decode_records(encoded, end - first, 0, 0, None)
     if event.expires_at_ms == -1:  # the format with an expiry has no leader epoch
         found = [records.decode(one.key, one.value) for one in decoded]
         assert found == event.each()[first:end]
-    assert all(
-        len(one.key or b"") + len(one.value or b"") <= records.largest_offset_bytes(event)
-        for one in decoded
-    )
+
+
+@given(EVENTS, st.integers(0, 2000), st.integers(0, 100))
+def test_offsets_are_encoded_in_as_many_sections_as_it_takes(
+    event: OffsetsCommitted, room_bytes: int, first_delta: int
+) -> None:
+    sections, following, delta = [], 0 if event.partitions else None, first_delta
+    while following is not None:
+        section, count, following = records.encode_offsets(event, following, room_bytes, delta)
+        assert count == 1 or len(section) <= room_bytes
+        sections.append(section)
+        delta += count
+    expected = one_by_one(event, 0, len(event.partitions), first_delta)
+    assert b"".join(sections) == expected
+
+
+@both_kernels
+@given(EVENTS, st.integers(0, 2**40))
+def test_offsets_are_put_into_a_table(kernel: Any, event: OffsetsCommitted, position: int) -> None:
+    table: dict[tuple[str, int], CommittedOffset] = {("orders", -5): "stays"}  # type: ignore[dict-item]
+    kernel.put_offsets(table, CommittedOffset, *event, position)
+    expected: dict[tuple[str, int], object] = {("orders", -5): "stays"}
+    for number, offset in enumerate(event.each(), position + 1):
+        expected[offset.topic, offset.partition] = CommittedOffset(*offset, number)
+    assert table == expected
+    assert list(table) == list(expected)
+    assert all(type(found) is CommittedOffset for found in list(table.values())[1:])
+
+
+@both_kernels
+def test_a_table_is_filled_from_columns_of_one_length_with_tuples(kernel: Any) -> None:
+    columns = [1, 2], [3, 4], [5, 6], ["", "x"]
+    with pytest.raises(ValueError, match="different lengths"):
+        kernel.put_offsets({}, CommittedOffset, "g", "t", [1], *columns[1:], 1, -1, None, 0)
+    with pytest.raises(TypeError, match="tuple"):
+        kernel.put_offsets({}, list, "g", "t", *columns, 1, -1, None, 0)
 
 
 COLUMNS = ([1, 2], [3, 4], [5, 6], ["", "x"])

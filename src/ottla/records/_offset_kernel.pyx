@@ -8,6 +8,27 @@ from struct import error as struct_error
 
 include "_one_record.pxi"
 
+cdef extern from *:
+    """
+    /* A committed offset is a named tuple of str, int, UUID and None: it cannot be part of a cycle, so the collector
+       need not know of it. Since 3.14 a tuple caches its hash, which only tuple.__new__ would initialise. */
+    static PyObject *ottla_new_entry(PyObject *type, PyObject **fields, Py_ssize_t count) {
+        PyObject *entry = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, count);
+        if (entry == NULL) return NULL;
+    #if PY_VERSION_HEX >= 0x030E0000
+        ((PyTupleObject *)entry)->ob_hash = -1;
+    #endif
+        for (Py_ssize_t index = 0; index < count; index++) {
+            Py_INCREF(fields[index]);
+            PyTuple_SET_ITEM(entry, index, fields[index]);
+        }
+        PyObject_GC_UnTrack(entry);
+        return entry;
+    }
+    """
+    object ottla_new_entry(object type, void **fields, Py_ssize_t count)
+    int PyDict_SetItem(object target, object key, object value) except -1
+
 cdef enum:
     VERSION = 3
     VERSION_WITH_ID = 4
@@ -33,6 +54,36 @@ cdef int64_t number_of(list numbers, Py_ssize_t index, int64_t low, int64_t high
     if number < low or number > high:
         raise struct_error("a number does not fit")
     return number
+
+
+def put_offsets(
+    dict table, type entry, str group_id, str topic, list partitions, list offsets,
+    list leader_epochs, list metadata, committed_at_ms, expires_at_ms, topic_id, int64_t position,
+):
+    """Puts an entry for each offset into a table, by topic and partition; they have the positions behind `position`."""
+    cdef Py_ssize_t index
+    cdef Py_ssize_t count = len(partitions)
+    cdef void *fields[10]
+    cdef object place
+    if not issubclass(entry, tuple):
+        raise TypeError("an entry has to be a tuple")
+    if not count == len(offsets) == len(leader_epochs) == len(metadata):
+        raise ValueError("columns of different lengths")
+    fields[0] = <void *> group_id
+    fields[1] = <void *> topic
+    fields[6] = <void *> committed_at_ms
+    fields[7] = <void *> expires_at_ms
+    fields[8] = <void *> topic_id
+    for index in range(count):
+        place = position + index + 1
+        fields[2] = <void *> PyList_GET_ITEM(partitions, index)
+        fields[3] = <void *> PyList_GET_ITEM(offsets, index)
+        fields[4] = <void *> PyList_GET_ITEM(leader_epochs, index)
+        fields[5] = <void *> PyList_GET_ITEM(metadata, index)
+        fields[9] = <void *> place
+        PyDict_SetItem(
+            table, (topic, <object> fields[2]), ottla_new_entry(entry, fields, 10)
+        )
 
 
 def encode_offsets(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from itertools import count, repeat
+from typing import Any, Final, cast
 
 from ottla.records.kernel import encode_records
 from ottla.records.record import Record
@@ -22,6 +23,46 @@ _START_WITH_ID = struct.Struct(">hqi")
 _ID_TAG: Final = bytes((1, 0, TOPIC_ID_BYTES))
 
 
+# As Entry._make, without its checks: a request may commit thousands of offsets.
+_new = cast(Any, tuple.__new__)
+
+
+def put_offsets(
+    table: dict[tuple[str, int], Any],
+    entry: type[tuple[Any, ...]],
+    group_id: str,
+    topic: str,
+    partitions: list[int],
+    offsets: list[int],
+    leader_epochs: list[int],
+    metadata: list[str],
+    committed_at_ms: int,
+    expires_at_ms: int,
+    topic_id: object,
+    position: int,
+) -> None:
+    """Puts an entry for each offset into a table, by topic and partition; they have the positions behind `position`."""
+    if not issubclass(entry, tuple):
+        raise TypeError("an entry has to be a tuple")
+    if not len(partitions) == len(offsets) == len(leader_epochs) == len(metadata):
+        raise ValueError("columns of different lengths")
+    rows = zip(
+        repeat(group_id),
+        repeat(topic),
+        partitions,
+        offsets,
+        leader_epochs,
+        metadata,
+        repeat(committed_at_ms),
+        repeat(expires_at_ms),
+        repeat(topic_id),
+        count(position + 1),
+        strict=False,  # some of them have no end
+    )
+    keys = zip(repeat(topic), partitions, strict=False)
+    table.update(zip(keys, map(_new, repeat(entry), rows), strict=True))
+
+
 def encode_offsets(
     key_start: bytes,
     partitions: list[int],
@@ -35,10 +76,10 @@ def encode_offsets(
     first_delta: int,
 ) -> bytes:
     """The records of the offsets from `first` to `end`, of which the first has this offset delta in its batch."""
-    count = len(partitions)
-    if not 0 <= first <= end <= count:
-        raise ValueError(f"rows {first} to {end} of {count}")
-    if not count == len(offsets) == len(leader_epochs) == len(metadata):
+    row_count = len(partitions)
+    if not 0 <= first <= end <= row_count:
+        raise ValueError(f"rows {first} to {end} of {row_count}")
+    if not row_count == len(offsets) == len(leader_epochs) == len(metadata):
         raise ValueError("columns of different lengths")
     if topic_id is not None and len(topic_id) != TOPIC_ID_BYTES:
         raise ValueError(f"a topic id of {len(topic_id)} bytes")

@@ -16,3 +16,4 @@ else:
 COMPILED: Final[bool] = _chosen is not _offset_kernel_py
 
 encode_offsets = _chosen.encode_offsets
+put_offsets = _chosen.put_offsets

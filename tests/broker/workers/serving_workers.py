@@ -18,6 +18,13 @@ from tests.waiting import in_time
 WAIT_SECONDS = 30.0
 
 Event = dict[str, Any]
+IMPATIENT = """
+import sys
+from ottla.broker.workers.supervisor import Supervisor
+from ottla.cli.main import main
+Supervisor.__init__.__kwdefaults__["hang_seconds"] = 2.0
+sys.exit(main())
+"""
 WITH_A_THREAD = """
 import sys, threading, time
 threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
@@ -52,6 +59,16 @@ class ServingWorkers(ServeProcess):
             time.sleep(0.02)
         return found[count - 1]
 
+    def children(self) -> list[int]:
+        """The processes that the supervisor has started, and their like; on Linux."""
+        assert self._process is not None
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        return [
+            int(pid)
+            for task in tasks.iterdir()
+            for pid in (task / "children").read_text(encoding="ascii").split()
+        ]
+
     def pid_of(self, node_id: int) -> int:
         """The newest process of a node."""
         return int(self.told("worker_started", node=node_id)[-1]["pid"])
@@ -63,6 +80,13 @@ class ServingWorkers(ServeProcess):
 
     def kill_worker(self, node_id: int, number: signal.Signals = signal.SIGKILL) -> None:
         os.kill(self.pid_of(node_id), number)
+
+
+class ImpatientSupervisor(ServingWorkers):
+    """One that waits only two seconds for a sign of life."""
+
+    def _program(self) -> list[str]:
+        return ["-c", IMPATIENT]
 
 
 class WorkersOfThreads(ServingWorkers):

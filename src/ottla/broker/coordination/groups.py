@@ -27,12 +27,7 @@ R = TypeVar("R")
 
 MINUTE_MS = 60_000
 CRASH_POINTS = (CrashPoint.BEFORE_GROUP_APPEND, CrashPoint.AFTER_GROUP_APPEND)
-OFFSET_COLUMNS = ColumnsEncoding(
-    OffsetsCommitted,
-    lambda event: len(event.partitions),
-    records.largest_offset_bytes,
-    records.encode_offsets,
-)
+OFFSET_COLUMNS = ColumnsEncoding(OffsetsCommitted, records.encode_offsets)
 
 
 def group_kind(

@@ -55,10 +55,9 @@ class ColumnsEncoding(NamedTuple):
     """The encoding of the events of one class that are many records each."""
 
     event: type[Any]
-    count: Callable[[Event], int]
-    largest_record_bytes: Callable[[Event], int]
-    # The records from one number to another, of which the first has an offset delta in its batch.
-    encode: Callable[[Event, int, int, int], bytes]
+    # The records from a number on that fit into so many bytes, at least one, of which the first has an offset delta in
+    # its batch; and the number of the next one, None if there is none.
+    encode: Callable[[Event, int, int, int], tuple[bytes, int, int | None]]
 
 
 class EventCodec(NamedTuple):
@@ -88,7 +87,11 @@ def batches_of(turn: Turn, codec: EventCodec) -> Iterator[bytes]:
             event = written.event
             if type(event) is many:
                 assert columns is not None
-                yield from _add_columns(batch, event, columns, producer, codec.compression)
+                following = batch.add_columns(event, columns, 0)
+                if following is not None:
+                    yield from _add_columns(
+                        batch, event, columns, following, producer, codec.compression
+                    )
             else:
                 batch.add(*codec.encode(event))
             if batch.size_bytes >= BATCH_BYTES and place + 1 not in inseparable:
@@ -105,22 +108,16 @@ def _add_columns(
     batch: OpenBatch,
     event: Event,
     columns: ColumnsEncoding,
+    first: int,
     producer: ProducerIdentity | None,
     compression: Codec,
 ) -> Iterator[bytes]:
-    """Adds the records of one event; before the last of them, full batches."""
-    first, end = 0, columns.count(event)
-    largest_bytes = columns.largest_record_bytes(event)
-    while True:
-        fitting = max(1, (BATCH_BYTES - batch.size_bytes) // largest_bytes)
-        until = min(first + fitting, end)
-        section = columns.encode(event, first, until, batch.record_count)
-        batch.add_encoded(section, until - first)
-        if until == end:
-            return
-        first = until
+    """Adds the records of one event from a number on; in between, the batches that become full."""
+    following: int | None = first
+    while following is not None:
         if batch.size_bytes >= BATCH_BYTES:
             yield batch.take(producer, compression)
+        following = batch.add_columns(event, columns, following)
 
 
 class OpenBatch:
@@ -141,12 +138,17 @@ class OpenBatch:
         self.record_count += 1
         self.size_bytes += len(key) + len(value or b"")
 
-    def add_encoded(self, section: bytes, record_count: int) -> None:
-        """Adds encoded records, of which the first has the offset delta `self.record_count`."""
-        self._encode()
+    def add_columns(self, event: Event, columns: ColumnsEncoding, first: int) -> int | None:
+        """Adds the records of an event from a number on that fit; the number of the next one."""
+        if self._records:
+            self._encode()
+        section, record_count, following = columns.encode(
+            event, first, BATCH_BYTES - self.size_bytes, self.record_count
+        )
         self._sections.append(section)
         self.record_count += record_count
         self.size_bytes += len(section)
+        return following
 
     def _encode(self) -> None:
         if self._records:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import count, repeat
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from ottla.core.group.events import OffsetCommitted, OffsetsCommitted
+from ottla.records.offset_kernel import put_offsets
 
 TopicPartitionKey = tuple[str, int]
 
@@ -41,7 +40,7 @@ class PartitionOffsets(NamedTuple):
     pending: list[CommittedOffset]
 
 
-# As CommittedOffset._make, without its checks: a request may commit thousands of offsets.
+# As CommittedOffset._make, without its checks: a replay makes one for every record.
 _new = cast(Any, tuple.__new__)
 
 
@@ -70,34 +69,19 @@ class OffsetTable:
         offsets = self._committed.get(commit.group_id)
         if offsets is None:
             offsets = self._committed[commit.group_id] = {}
-        offsets.update(self._entries(commit))
+        self._put(offsets, commit)
 
-    def _entries(
-        self, commit: OffsetsCommitted
-    ) -> Iterator[tuple[TopicPartitionKey, CommittedOffset]]:
-        partitions = commit.partitions
-        rows = zip(
-            repeat(commit.group_id),
-            repeat(commit.topic),
-            partitions,
-            commit.offsets,
-            commit.leader_epochs,
-            commit.metadata,
-            repeat(commit.committed_at_ms),
-            repeat(commit.expires_at_ms),
-            repeat(commit.topic_id),
-            count(self._position + 1),
-            strict=False,  # some of them have no end
-        )
-        self._position += len(partitions)
-        keys = zip(repeat(commit.topic), partitions, strict=False)
-        return zip(keys, map(_new, repeat(CommittedOffset), rows), strict=True)
+    def _put(
+        self, offsets: dict[TopicPartitionKey, CommittedOffset], commit: OffsetsCommitted
+    ) -> None:
+        put_offsets(offsets, CommittedOffset, *commit, self._position)
+        self._position += len(commit.partitions)
 
     def commit_pending(self, commit: OffsetCommitted | OffsetsCommitted, producer_id: int) -> None:
         """Commits that count when the producer's transaction is committed."""
         offsets = self._pending.setdefault(producer_id, {}).setdefault(commit.group_id, {})
         if isinstance(commit, OffsetsCommitted):
-            offsets.update(self._entries(commit))
+            self._put(offsets, commit)
         else:
             self._position += 1
             offsets[commit.topic, commit.partition] = CommittedOffset(*commit, self._position)

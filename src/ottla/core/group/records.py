@@ -64,8 +64,27 @@ def encode(event: Event) -> tuple[bytes, bytes | None]:
             return consumer_records.encode(event)
 
 
-def encode_offsets(event: OffsetsCommitted, first: int, end: int, first_delta: int) -> bytes:
-    """The records of some of the offsets, of which the first has this offset delta in its batch."""
+def encode_offsets(
+    event: OffsetsCommitted, first: int, room_bytes: int, first_delta: int
+) -> tuple[bytes, int, int | None]:
+    """The records from a number on that fit into so many bytes, of which the first has an offset delta in its batch.
+
+    At least one; then their count, and the number of the next one, None if there is none.
+    """
+    end = len(event.partitions)
+    key_start = _key_start(event.group_id, event.topic)
+    largest_bytes = len(key_start) + MOST_OTHER_BYTES
+    if any(event.metadata):
+        largest_bytes += max(len(text.encode()) for text in event.metadata)
+    if (end - first) * largest_bytes > room_bytes:
+        end = min(end, first + max(1, room_bytes // largest_bytes))
+    section = _encode_offsets(event, key_start, first, end, first_delta)
+    return section, end - first, end if end < len(event.partitions) else None
+
+
+def _encode_offsets(
+    event: OffsetsCommitted, key_start: bytes, first: int, end: int, first_delta: int
+) -> bytes:
     if event.expires_at_ms != NO_TIMESTAMP:
         return encode_records(
             [
@@ -76,25 +95,17 @@ def encode_offsets(event: OffsetsCommitted, first: int, end: int, first_delta: i
             0,
         )
     return encode_offset_records(
-        _key_start(event.group_id, event.topic),
+        key_start,
         event.partitions,
         event.offsets,
         event.leader_epochs,
         event.metadata,
         event.committed_at_ms,
-        None if event.topic_id is None else event.topic_id.bytes,
+        None if event.topic_id is None else event.topic_id.int.to_bytes(16, "big"),
         first,
         end,
         first_delta,
     )
-
-
-def largest_offset_bytes(event: OffsetsCommitted) -> int:
-    """What a record of the offsets takes at most."""
-    longest = 0
-    if any(event.metadata):
-        longest = max(len(text.encode()) for text in event.metadata)
-    return len(_key_start(event.group_id, event.topic)) + longest + MOST_OTHER_BYTES
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> Event | None:
