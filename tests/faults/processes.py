@@ -69,6 +69,7 @@ class BrokerProcess:
         command += ["--data", str(self.data)]
         for option in self._options:
             command += ["--set", option]
+        command += self._arguments()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
@@ -80,6 +81,10 @@ class BrokerProcess:
             return ["ottla"]
         (point, count), self.crash_at = self.crash_at, None
         return ["ottla.testing.crash_injection", point.name, str(count)]
+
+    def _arguments(self) -> list[str]:
+        """What else the command line has."""
+        return []
 
     def start(self) -> float:
         """Starts and waits for the `listening on` line; answers the seconds that took."""

@@ -98,7 +98,7 @@ def serve(arguments: Arguments) -> int:
     if arguments.workers > 1:
         from ottla.cli.worker_serve import serve_with_workers
 
-        return serve_with_workers(settings, arguments)
+        return serve_with_workers(settings, registry, arguments)
     gc.set_threshold(NEW_OBJECTS)
     loop = new_event_loop()
     try:
@@ -112,11 +112,6 @@ def serve(arguments: Arguments) -> int:
 
 def _check_workers(arguments: Arguments, settings: BrokerSettings) -> None:
     """Refuses what several workers do not have."""
-    for flag in ("--registry", "--console"):
-        if getattr(arguments, flag.removeprefix("--")) is not None:
-            raise ConfigError(
-                f"{flag} needs a broker of one process: leave out --workers, or {flag}"
-            )
     if settings.data_dir is None and "ottla.ephemeral.max.bytes" in settings.config.given:
         raise ConfigError(
             "ottla.ephemeral.max.bytes has no effect with --workers: --ephemeral keeps their data in a temporary folder"

@@ -9,11 +9,11 @@ import tempfile
 import time
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.runtime import BrokerSettings
 from ottla.broker.workers.child_processes import ChildProcesses, run_forking
-from ottla.broker.workers.served_pages import ServedPages
 from ottla.broker.workers.supervisor import Supervisor, SupervisorSettings
 from ottla.cli import worker
 from ottla.cli.commands.syntax import Arguments
@@ -26,6 +26,7 @@ from ottla.cli.serve import (
     warn_of_open_doors,
     warn_of_open_listener,
 )
+from ottla.cli.worker_neighbours import WorkerNeighbours
 from ottla.doors.door import Door
 from ottla.events import EventLog
 from ottla.ports.errors import InUseError
@@ -34,7 +35,9 @@ from ottla.version import VERSION
 logger = EventLog("ottla.serve")
 
 
-def serve_with_workers(settings: BrokerSettings, arguments: Arguments) -> int:
+def serve_with_workers(
+    settings: BrokerSettings, registry: Door | None, arguments: Arguments
+) -> int:
     """Run until a signal; returns 0 after a clean stop."""
     with ExitStack() as temporary:
         data_dir = settings.data_dir
@@ -56,52 +59,63 @@ def serve_with_workers(settings: BrokerSettings, arguments: Arguments) -> int:
             tells_pages=settings.is_watched,
             has_metrics_page=settings.metrics is not None,
         )
-        return run_forking(partial(_serve, supervised, settings.metrics), worker.work)
+        return run_forking(partial(_serve, supervised, settings, registry), worker.work)
 
 
 async def _serve(
-    settings: SupervisorSettings, metrics: Door | None, children: ChildProcesses
+    settings: SupervisorSettings,
+    beside: BrokerSettings,
+    registry: Door | None,
+    children: ChildProcesses,
 ) -> int:
     loop = asyncio.get_running_loop()
     stopping: asyncio.Future[str] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, note_signal, stopping, number.name)
-    supervisor = Supervisor(settings, children)
-    pages = None if metrics is None else ServedPages(supervisor, metrics)
-    await _start(supervisor, settings, pages)
-    _log_listeners(supervisor, settings)
-    if settings.log_format != "json":
-        for name in supervisor.open_listeners:
-            warn_of_open_listener(name, supervisor.common_endpoints[name], settings.config)
-        if pages is not None:
-            warn_of_open_doors(pages.door, None, None)
-    print(f"listening on {supervisor.endpoint}", flush=True)
-    reason = await stopping
-    logger.info("broker_stopping", "stopping, because of %(signal)s", signal=reason)
-    began = time.monotonic()
-    if pages is not None:
-        pages.stopping()
-    await supervisor.stop()
-    if pages is not None:
-        await pages.stop()
+    neighbours = WorkerNeighbours(beside, registry, settings.worker_count)
+    supervisor = Supervisor(settings, children, inner_addresses=neighbours.servers.addresses)
+    try:
+        await neighbours.begin(supervisor)
+        await _start(supervisor, settings)
+        _log_listeners(supervisor, settings)
+        if settings.log_format != "json":
+            for name in supervisor.open_listeners:
+                warn_of_open_listener(name, supervisor.common_endpoints[name], settings.config)
+        print(f"listening on {supervisor.endpoint}", flush=True)
+        serving = loop.create_task(neighbours.serve())
+        try:
+            both: list[asyncio.Future[Any]] = [serving, stopping]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+                if settings.log_format != "json":
+                    doors = neighbours.metrics_door, neighbours.registry_door, beside.console
+                    warn_of_open_doors(*doors)
+            reason = await stopping
+        except BaseException:
+            await neighbours.end()
+            await supervisor.stop()
+            raise
+        logger.info("broker_stopping", "stopping, because of %(signal)s", signal=reason)
+        began = time.monotonic()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        await neighbours.end()
+        await supervisor.stop()
+    finally:
+        await neighbours.close()
     seconds = round(time.monotonic() - began, 3)
     logger.info("broker_stopped", "stopped cleanly in %(seconds).3f s", seconds=seconds)
     return DONE
 
 
-async def _start(
-    supervisor: Supervisor, settings: SupervisorSettings, pages: ServedPages | None
-) -> None:
+async def _start(supervisor: Supervisor, settings: SupervisorSettings) -> None:
     began = time.monotonic()
-    flag = "--metrics"
     try:
-        if pages is not None:
-            await pages.start()
-        flag = "--listen"
         await supervisor.start()
     except ListenError as error:
         advice = LISTEN_ADVICE.get(error.errno or 0, "")
-        raise CommandError(str(error), advice.format(flag=flag)) from error
+        raise CommandError(str(error), advice.format(flag="--listen")) from error
     except InUseError as error:
         raise CommandError(str(error), "stop it, or give another folder with --data DIR") from error
     logger.info(
@@ -118,9 +132,6 @@ async def _start(
         partitions=supervisor.partition_count,
         seconds=round(time.monotonic() - began, 3),
     )
-    if pages is not None:
-        pages.serving()
-        logger.info("metrics_served", "metrics at %(url)s", url=f"{pages.door.url}/metrics")
 
 
 def _log_listeners(supervisor: Supervisor, settings: SupervisorSettings) -> None:

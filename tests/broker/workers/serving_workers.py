@@ -59,6 +59,16 @@ class ServingWorkers(ServeProcess):
             time.sleep(0.02)
         return found[count - 1]
 
+    def children(self) -> list[int]:
+        """The processes that the supervisor has started, and their like; on Linux."""
+        assert self._process is not None
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        return [
+            int(pid)
+            for task in tasks.iterdir()
+            for pid in (task / "children").read_text(encoding="ascii").split()
+        ]
+
     def pid_of(self, node_id: int) -> int:
         """The newest process of a node."""
         return int(self.told("worker_started", node=node_id)[-1]["pid"])

@@ -76,9 +76,10 @@ class InProcessListener:
             self.listener.login_name = kind.logs_in_at
 
     def _accept(self, accepted: socket.socket) -> None:
-        self._loop.call_soon_threadsafe(self._begin, accepted)
+        self._loop.call_soon_threadsafe(self.begin, accepted)
 
-    def _begin(self, accepted: socket.socket) -> None:
+    def begin(self, accepted: socket.socket) -> None:
+        """Serves a connection that was made elsewhere; on the loop."""
         connecting = self._loop.connect_accepted_socket(
             lambda: InProcessConnection(self._for, self.listener, self._kind), sock=accepted
         )

@@ -160,6 +160,13 @@ class Server:
             self.node.advertised[kind.name] = listener.endpoint
         return listener.endpoint
 
+    def accept_in_process(self, kind: InProcessKind, accepted: socket.socket) -> None:
+        """Serves a connection of a client of this kind that another process has handed over."""
+        if self._is_over or kind.name not in self._in_process:
+            accepted.close()
+        else:
+            self._in_process[kind.name].begin(accepted)
+
     def _maker_of_connections(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
         tls = listener.tls
         if tls is None:

@@ -107,11 +107,13 @@ class _Worker:
         node_id: int,
         endpoints: Mapping[str, Endpoint],
         advertised: Mapping[str, Endpoint],
+        inner: Mapping[str, Endpoint],
     ) -> None:
         self.number = number
         self.node_id = node_id
         self.endpoints = endpoints
         self.advertised = advertised
+        self.inner = inner
         self.process: WorkerProcess | None = None
         self.is_live = False
         self.serves = asyncio.Event()  # set while it is live
@@ -127,7 +129,8 @@ class _Worker:
 
     @property
     def state(self) -> WorkerState:
-        return WorkerState(self.node_id, self.endpoints, self.advertised, self.is_live)
+        advertised = {**self.advertised, **self.inner}
+        return WorkerState(self.node_id, self.endpoints, advertised, self.is_live)
 
 
 class Supervisor:
@@ -139,8 +142,11 @@ class Supervisor:
         children: ChildProcesses,
         *,
         hang_seconds: float = HANG_SECONDS,
+        inner_addresses: Mapping[int, Mapping[str, Endpoint]] | None = None,
     ) -> None:
+        """`inner_addresses` are those for clients beside the workers, by node id and kind (`handed_servers.py`)."""
         self._settings = settings
+        self._inner_addresses = inner_addresses or {}
         self._children = children
         self._hang_seconds = hang_seconds
         self._workers: dict[int, _Worker] = {}  # by node id
@@ -206,7 +212,9 @@ class Supervisor:
                 for each in listeners
                 if each.advertised is not None
             }
-            self._workers[node_id] = _Worker(number, node_id, endpoints, advertised)
+            self._workers[node_id] = _Worker(
+                number, node_id, endpoints, advertised, self._inner_addresses.get(node_id, {})
+            )
 
     async def _open_folder(self) -> None:
         settings = self._settings
@@ -494,6 +502,13 @@ class Supervisor:
         with theirs:
             worker.process.send(Accepted(sender_id, kind), [theirs.fileno()])
         return ours
+
+    def hand_over(self, node_id: int, kind: str, connection: socket.socket) -> None:
+        """Gives a worker a connection of this kind; ConnectionRefusedError if it is not live."""
+        worker = self._workers.get(node_id)
+        if worker is None or worker.process is None or not worker.is_live:
+            raise ConnectionRefusedError(f"node {node_id} is not running")
+        worker.process.send(Accepted(SUPERVISOR, kind), [connection.fileno()])
 
     # -- what others ask
 

@@ -13,8 +13,10 @@ from typing import Final
 
 from ottla.broker.clock import SystemClock, SystemIds
 from ottla.broker.cluster import Cluster
+from ottla.broker.console.broker_console import user_login_of
 from ottla.broker.internals.event_ring import detach_all
 from ottla.broker.members import BrokerRegistration
+from ottla.broker.network.in_process import CONSOLE, IN_PROCESS, InProcessKind, console_users
 from ottla.broker.peer_links.accepted_links import PEERS
 from ottla.broker.peer_links.network_peers import NetworkPeers
 from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker, event_ring
@@ -80,12 +82,32 @@ async def start_worker(
         channel.about_to_serve()
         # Its first commit, of producer ids, comes before its first client.
         await broker.start_all()
+        _serve_beside(broker, channel)
     except BaseException:
         if broker is not None:
             await broker.stop_listening()
         store.close()
         raise
     return broker
+
+
+def _serve_beside(broker: RunningBroker, channel: WorkerChannel) -> None:
+    """Serves clients beside the workers, whose connections the supervisor hands over: the registry and the console."""
+    server, config = broker.server, broker.node.options.config
+    known = channel.members[config.node_id].advertised
+    kinds = [IN_PROCESS, CONSOLE]
+    login = user_login_of(config)
+    if login is not None:
+        kinds.append(console_users(login.listener))
+    for kind in kinds:
+        if kind.name in known:
+            server.serve_in_process(kind)
+            broker.node.advertised[kind.name] = known[kind.name]
+
+            def accept(_: int, accepted: socket.socket, kind: InProcessKind = kind) -> None:
+                server.accept_in_process(kind, accepted)
+
+            channel.on_accept(kind.name, accept)
 
 
 def _tell_pages(broker: RunningBroker, channel: WorkerChannel) -> None:

@@ -22,7 +22,7 @@ from ottla.broker.internals.internals_page import (
     numbers_of,
 )
 from ottla.broker.metrics.broker_metrics import add_process
-from ottla.broker.metrics.listener import HEALTH_PATH, Reply, text_reply
+from ottla.broker.metrics.listener import HEALTH_PATH, Find, Reply, text_reply
 from ottla.broker.metrics.pages import HEALTHY, METRICS_PATH, PAGE_SECONDS
 from ottla.broker.workers.merged_internals import MergedEvents, merged_internals
 from ottla.broker.workers.messages import PAGES
@@ -60,12 +60,8 @@ class _Question(NamedTuple):
 class WorkerPages:
     """Finds a page by its path."""
 
-    def __init__(
-        self, supervisor: Supervisor, ring: EventRing, *, open_reason: str | None = None
-    ) -> None:
-        """`open_reason` says why nobody gets the internals, if that is so."""
+    def __init__(self, supervisor: Supervisor, ring: EventRing) -> None:
         self._supervisor = supervisor
-        self._open_reason = open_reason
         self._questions: dict[int, dict[str, _Question]] = {}
         self._events = MergedEvents(ring)
         self._looking = asyncio.Lock()
@@ -90,8 +86,6 @@ class WorkerPages:
         if path == HEALTH_PATH:
             return self._health()
         if path in (INTERNALS_PATH, EVENTS_PATH):
-            if self._open_reason is not None:
-                return text_reply(HTTPStatus.FORBIDDEN, self._open_reason)
             if path == INTERNALS_PATH:
                 return Reply(HTTPStatus.OK, JSON, await self._internals())
             try:
@@ -101,6 +95,18 @@ class WorkerPages:
             return Reply(HTTPStatus.OK, JSON, await self._newest_events(after, limit))
         paths = f"{METRICS_PATH}, {INTERNALS_PATH}, {EVENTS_PATH} and {HEALTH_PATH}"
         return text_reply(HTTPStatus.NOT_FOUND, f"there are {paths}")
+
+    def for_strangers(self, reason: str | None) -> Find:
+        """As `find`; if there is a reason why nobody gets the internals there, that is told instead."""
+        if reason is None:
+            return self.find
+
+        async def find(path: str, query: str) -> Reply:
+            if path in (INTERNALS_PATH, EVENTS_PATH):
+                return text_reply(HTTPStatus.FORBIDDEN, reason)
+            return await self.find(path, query)
+
+        return find
 
     def _health(self) -> Reply:
         if self._state != HEALTHY:
