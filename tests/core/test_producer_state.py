@@ -242,34 +242,6 @@ def test_the_numbers_of_an_ended_transaction_used_again_are_no_repetition_of_it(
     )
 
 
-@pytest.mark.parametrize("has_records", [True, False])
-def test_a_confirmation_that_an_earlier_marker_has_overtaken_is_asked_for_again(
-    has_records: bool,
-) -> None:
-    """The leader asks, the marker of the last transaction comes, then the coordinator confirms the new one."""
-    log = Log()
-    if has_records:
-        log.append(0, transactional=True)
-    made = batch(0, epoch=1, transactional=True)
-    asked = log.states.verification_for(made, 2)
-    assert isinstance(asked, Verification)
-    log.mark(1)
-    assert log.states.decide(made, asked) == Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
-    again = log.states.verification_for(made, 2)
-    assert isinstance(again, Verification)
-    assert log.states.decide(made, again) is APPEND
-
-
-def test_a_confirmation_of_a_transaction_that_ended_does_not_open_it_again() -> None:
-    """With version 1 the next transaction has the same epoch: a batch that was late must not become part of it."""
-    log = Log()
-    made = batch(0, transactional=True)
-    asked = log.states.verification_for(made, 1)
-    assert isinstance(asked, Verification)
-    log.mark(0)
-    assert log.states.decide(made, asked) == Refused(ErrorCode.INVALID_TXN_STATE)
-
-
 def test_producers_expire_after_their_last_write() -> None:
     log = Log()
     log.append(0)

@@ -265,10 +265,6 @@ class ProducerStates:
             return None if same_epoch else Refused(ErrorCode.INVALID_TXN_STATE)
         known = self._verifications.get(batch.producer_id, {}).get(batch.producer_epoch)
         if known is None or known is not verification:
-            if verification is not None and verification.version >= EPOCH_PER_TRANSACTION:
-                # The marker of the producer's last transaction came while the coordinator was asked about this one,
-                # which has an epoch of its own: the producer sends the batch again, and the coordinator is asked again.
-                return Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
             return Refused(ErrorCode.INVALID_TXN_STATE)
         if producer is not None:
             return None

@@ -18,7 +18,7 @@ from tests.waiting import in_time
 
 from ottla import Broker, Consumer, TopicPartition
 from ottla.client.blocking import consumer as blocking_consumer
-from ottla.errors import IllegalStateError, WakeupError
+from ottla.errors import DeserializationError, IllegalStateError, WakeupError
 
 WAIT_SECONDS = 20.0
 HOUR = 3600.0
@@ -189,6 +189,84 @@ def test_a_wrong_timeout_is_refused_although_records_are_lent(
     consumer, _ = reading()
     with pytest.raises(TypeError, match="a timeout is a number"):
         consumer.poll("1")  # type: ignore[arg-type]
+
+
+def test_deserializers_of_the_program_read_what_is_lent(
+    reading: Callable[..., tuple[Consumer, str]],
+) -> None:
+    threads: set[int] = set()
+
+    def deserialize(data: bytes) -> int:
+        threads.add(threading.get_ident())
+        return int(data) + 1000
+
+    consumer, _ = reading(value_deserializer=deserialize)
+    calls = Calls(consumer)
+    seen = [value for _ in range(9) for value in values(consumer)]
+    assert seen == list(range(1010, 1100))
+    assert calls.count <= 1
+    assert threads == {threading.get_ident()}
+
+
+def test_a_deserializer_may_call_the_consumer(
+    reading: Callable[..., tuple[Consumer, str]],
+) -> None:
+    made: list[tuple[Consumer, str]] = []
+    positions: list[int] = []
+
+    def deserialize(data: bytes) -> int:
+        if made and int(data) % 7 == 0:
+            consumer, topic = made[0]
+            positions.append(consumer.position((topic, 0)))
+        return int(data)
+
+    made.append(reading(value_deserializer=deserialize, fetch_max_wait_ms=5))
+    consumer, topic = made[0]
+    seen: list[int] = []
+    deadline = time.monotonic() + WAIT_SECONDS
+    while len(seen) < 90:
+        in_time(deadline, len(seen))
+        seen += values(consumer)
+        assert consumer.position((topic, 0)) == 10 + len(seen)
+    assert seen == list(range(10, 100))
+    assert positions == sorted(positions)
+
+
+def test_a_deserializer_may_seek(reading: Callable[..., tuple[Consumer, str]]) -> None:
+    made: list[tuple[Consumer, str]] = []
+
+    def deserialize(data: bytes) -> int:
+        if made and int(data) == 25:
+            consumer, topic = made[0]
+            consumer.seek((topic, 0), 90)
+        return int(data)
+
+    made.append(reading(value_deserializer=deserialize, fetch_max_wait_ms=5))
+    consumer, topic = made[0]
+    seen: list[int] = []
+    deadline = time.monotonic() + WAIT_SECONDS
+    while consumer.position((topic, 0)) < 100:
+        in_time(deadline, seen)
+        seen += values(consumer)
+    assert seen == [*range(10, 20), *range(90, 100)]
+
+
+def test_a_record_that_cannot_be_deserialized_stays_in_line(
+    reading: Callable[..., tuple[Consumer, str]],
+) -> None:
+    def deserialize(data: bytes) -> int:
+        if data == b"25":
+            raise ValueError("no such number")
+        return int(data)
+
+    consumer, topic = reading(value_deserializer=deserialize)
+    assert values(consumer) == list(range(10, 20))
+    assert values(consumer) == list(range(20, 25))
+    for _ in range(2):
+        with pytest.raises(DeserializationError, match="no such number"):
+            consumer.poll(1.0)
+    consumer.seek((topic, 0), 26)
+    assert values(consumer) == list(range(26, 36))
 
 
 def test_another_thread_may_go_on(reading: Callable[..., tuple[Consumer, str]]) -> None:

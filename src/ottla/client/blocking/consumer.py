@@ -74,6 +74,9 @@ class _OnLoop(AsyncConsumer):
                 return False
             self._lent = None
             self._collector.take_back(lent)
+            if lent.is_reentered:
+                # What its deserializers read in a loan would have to be fetched again every time.
+                self._lends = False
         return True
 
     def poll_lent(self) -> ConsumerRecords | None:

@@ -107,7 +107,7 @@ class RecordCollector:
 
     def lend(self, until_seconds: float) -> LentRecords | None:
         """Lend what is left in the buffer to the program's thread; None if there is nothing to lend."""
-        return None if self._has_user_code else self._buffer.lend(until_seconds)
+        return self._buffer.lend(until_seconds)
 
     def take_back(self, lent: LentRecords) -> None:
         """End a loan."""

@@ -35,6 +35,8 @@ class LentRecords:
         self.until_seconds = until_seconds
         self.is_recalled = False
         """Whether the next poll has to ask the loop; any thread and any signal handler may set it."""
+        self.is_reentered = False
+        """Whether the thread that takes records has called the consumer meanwhile: a deserializer may do that."""
         self._first = 0
         self._lock = Lock()
         self._holder: int | None = None
@@ -47,8 +49,8 @@ class LentRecords:
             return True
         if self._holder != caller:
             return False
-        # A signal handler of the thread that takes records: what it is taking stays where it was.
-        self.is_recalled = True
+        # A deserializer, or a signal handler, of the thread that takes records: what it is taking stays where it was.
+        self.is_recalled = self.is_reentered = True
         return True
 
     def take(
