@@ -260,7 +260,6 @@ def add_one(servers: str, value: bytes, position: int) -> None:
 
 def test_a_group_goes_on_after_its_coordinator_died(broker: ottla.Broker, admin: Admin) -> None:
     admin.create_topics([NewTopic("followed", num_partitions=PARTITIONS)])
-    coordinator = broker.leader_of("__consumer_offsets", 0)
     options = {
         "bootstrap.servers": broker.bootstrap_servers,
         "group.id": "followers",
@@ -281,6 +280,7 @@ def test_a_group_goes_on_after_its_coordinator_died(broker: ottla.Broker, admin:
                 in_time(deadline, seen)
                 seen += [record.value for record in reader.poll(0.5)]
             reader.commit()
+            coordinator = broker.leader_of("__consumer_offsets", 0)
             for node_id in (coordinator, 3 - coordinator):
                 broker.kill_node(node_id)
                 broker.start_node(node_id)

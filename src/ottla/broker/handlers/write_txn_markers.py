@@ -62,6 +62,13 @@ def _write_all(
     node: Node, request: WriteTxnMarkersRequest, version: int
 ) -> list[NowOrLater[Refused | None]]:
     """Appends all markers, those of a partition together; the outcomes are in the order of the request."""
+    if len(request.markers) == 1:
+        marker = _marker(request.markers[0], version)
+        return [
+            _write(node, TopicPartition(topic.name, partition), [marker])[0]
+            for topic in request.markers[0].topics
+            for partition in topic.partition_indexes
+        ]
     by_partition: dict[TopicPartition, list[tuple[int, Marker]]] = {}
     count = 0
     for asked in request.markers:

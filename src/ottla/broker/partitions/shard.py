@@ -152,6 +152,8 @@ class Shard:
 
     def append_markers(self, markers: Sequence[Marker], now_ms: int) -> list[MarkerOutcome]:
         """As `append_marker`, for many, which are written together where they are of different producers."""
+        if len(markers) == 1:
+            return [self._append_single_marker(markers[0], now_ms)]
         outcomes: dict[int, MarkerOutcome] = {}
         # Those that are to be written, by their places in `markers`; and their producers.
         written: dict[int, tuple[Marker, bytes]] = {}
@@ -161,26 +163,40 @@ class Shard:
                 # What is decided about it depends on its marker before.
                 outcomes |= self._write_markers(written, now_ms)
                 written, producer_ids = {}, {}
-            decision = self.partition.producers.decide_marker(*marker[1:])
-            if isinstance(decision, Refused):
-                outcomes[place] = decision
-            elif isinstance(decision, AlreadyEnded):
-                settled = self._durable_up_to(self.partition.end_offset - 1)
-                outcomes[place] = (
-                    settled if isinstance(settled, Refused) else AlreadyMarked(settled)
-                )
-            else:
+            decided = self._decide_marker(marker, now_ms)
+            if isinstance(decided, bytes):
                 producer_ids[marker.producer_id] = None
-                data = build_marker_batch(
-                    marker.type,
-                    producer_id=marker.producer_id,
-                    producer_epoch=marker.producer_epoch,
-                    coordinator_epoch=marker.coordinator_epoch,
-                    timestamp_ms=now_ms,
-                )
-                written[place] = marker, data
+                written[place] = marker, decided
+            else:
+                outcomes[place] = decided
         outcomes |= self._write_markers(written, now_ms)
         return [outcomes[place] for place in range(len(markers))]
+
+    def _append_single_marker(self, marker: Marker, now_ms: int) -> MarkerOutcome:
+        decided = self._decide_marker(marker, now_ms)
+        if not isinstance(decided, bytes):
+            return decided
+        reach(CrashPoint.BEFORE_MARKER_APPEND)
+        appended = self.append_own(decided, now_ms)
+        self._end_verifications(marker)
+        reach(CrashPoint.AFTER_MARKER_APPEND)
+        return appended
+
+    def _decide_marker(self, marker: Marker, now_ms: int) -> AlreadyMarked | Refused | bytes:
+        """The batch of a marker that is to be written."""
+        decision = self.partition.producers.decide_marker(*marker[1:])
+        if isinstance(decision, Refused):
+            return decision
+        if isinstance(decision, AlreadyEnded):
+            settled = self._durable_up_to(self.partition.end_offset - 1)
+            return settled if isinstance(settled, Refused) else AlreadyMarked(settled)
+        return build_marker_batch(
+            marker.type,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=now_ms,
+        )
 
     def _write_markers(
         self, markers: dict[int, tuple[Marker, bytes]], now_ms: int
@@ -191,13 +207,16 @@ class Shard:
             reach(CrashPoint.BEFORE_MARKER_APPEND)
         appended = self._append_all([data for _, data in markers.values()], now_ms)
         for marker, _ in markers.values():
-            self.partition.producers.end_verifications(
-                marker.producer_id, marker.producer_epoch, marker.version
-            )
+            self._end_verifications(marker)
             reach(CrashPoint.AFTER_MARKER_APPEND)
         if isinstance(appended, Refused):
             return dict.fromkeys(markers, appended)
         return dict(zip(markers, appended, strict=True))
+
+    def _end_verifications(self, marker: Marker) -> None:
+        self.partition.producers.end_verifications(
+            marker.producer_id, marker.producer_epoch, marker.version
+        )
 
     def _durable_up_to(self, offset: int) -> asyncio.Future[None] | Refused | None:
         """A future for when the log is durable up to an offset; None if it is."""
