@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
@@ -226,10 +227,22 @@ class VirtualLoop(_Loop):
         for task in self._tasks:
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                coroutine = task.get_coro()
-                if coroutine is not None:
-                    with suppress(BaseException):
-                        coroutine.close()
+                _end(task.get_coro())
+
+
+def _end(coroutine: Any) -> None:
+    """Closes a coroutine, and those that it was given: a done callback does that for one that has not begun."""
+    if not inspect.iscoroutine(coroutine):
+        return
+    frame = coroutine.cr_frame
+    given = [] if frame is None else [*frame.f_locals.values()]
+    del frame
+    with suppress(BaseException):
+        coroutine.close()
+    for each in given:
+        if inspect.iscoroutine(each):
+            with suppress(BaseException):
+                each.close()
 
 
 def _owner_of(context: Context | None) -> Owner | None:
