@@ -96,3 +96,24 @@ def test_a_console_shows_every_worker_and_ends_with_the_supervisor(tmp_path: Pat
         assert len(children) == 3  # two workers and the console
         broker.kill()
         wait_until_gone(*children)
+
+
+@pytest.mark.long
+def test_users_log_in_to_a_console_of_workers_with_their_passwords(tmp_path: Path) -> None:
+    """Through connections that log in at whichever worker, as at any listener."""
+    pytest.importorskip("uvicorn")
+    listener = ("--listen", "SASL_PLAINTEXT://127.0.0.1:0", "--user", "ada:a-long-password")
+    with serving_workers(tmp_path, 2, *listener, "--console", "127.0.0.1:0") as broker:
+        url = url_of(broker, "console_started")
+        assert ask(f"{url}/api/brokers")[0] == 401
+        wrong = {"user": "ada", "password": "a-wrong-password"}
+        assert ask(f"{url}/api/login", wrong)[0] == 401
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        form = json.dumps({"user": "ada", "password": "a-long-password"}).encode()
+        headers = {"Content-Type": "application/json"}
+        login = urllib.request.Request(f"{url}/api/login", form, headers)
+        with opener.open(login, timeout=WAIT_SECONDS) as response:
+            assert json.loads(response.read())["user"] == "ada"
+        with opener.open(f"{url}/api/brokers", timeout=WAIT_SECONDS) as response:
+            assert {row["id"] for row in json.loads(response.read())["rows"]} == {1, 2}
+        assert broker.stop() == 0
