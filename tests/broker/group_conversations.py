@@ -180,7 +180,7 @@ def commit(talk: Conversation, version: int) -> None:
         request = ask.commit_request(talk.group, sent, topic_ids=ids)
         answer = connection.call(request, OffsetCommitResponse, version)
         for topic in answer.topics:
-            topic.partitions.sort(key=lambda partition: partition.partition_index)
+            topic.partitions = sorted(topic.partitions, key=lambda each: each.partition_index)
         answer.topics.sort(key=lambda topic: topic.name)
         talk.write_down(answer)
     talk.write_down(ask.committed(connection, talk.group))

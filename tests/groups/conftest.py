@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -10,11 +11,17 @@ from typing import NamedTuple
 
 import pytest
 from _pytest.mark import ParameterSet
-from confluent_kafka import ConsumerGroupTopicPartitions, ConsumerGroupType
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    KafkaError,
+    KafkaException,
+)
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.groups.brokers import Running, one_node, three_nodes
 from tests.groups.members import CLIENTS, Client, Group, group_of
 from tests.groups.workers.java import java_is_here, java_worker
+from tests.waiting import in_time
 
 from ottla.model import TopicPartition
 
@@ -235,9 +242,19 @@ class Topics:
         return found
 
     def describe(self, group_id: str) -> Described:
-        """What the broker says of a group."""
-        (asked,) = self.admin.describe_consumer_groups([group_id]).values()
-        found = asked.result(ADMIN_SECONDS)
+        """What the broker says of a group, once its coordinator has read it."""
+        deadline = time.monotonic() + ADMIN_SECONDS
+        while True:
+            (asked,) = self.admin.describe_consumer_groups([group_id]).values()
+            try:
+                found = asked.result(ADMIN_SECONDS)
+                break
+            except KafkaException as failure:
+                # librdkafka does not ask again by itself.
+                if failure.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                    raise
+            in_time(deadline, f"group {group_id} is not read")
+            time.sleep(0.01)
         return Described(
             found.state.name,
             {

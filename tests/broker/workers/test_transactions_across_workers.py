@@ -25,6 +25,8 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 def broker() -> Iterator[ottla.Broker]:
     with ottla.Broker(
         workers=WORKERS,
+        # A producer that has lost a connection asks for its topics, which would bring back a deleted one.
+        auto_create_topics_enable=False,
         group_initial_rebalance_delay_ms=0,
         transaction_state_log_num_partitions=4,
         offsets_topic_num_partitions=4,

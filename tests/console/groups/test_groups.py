@@ -169,7 +169,9 @@ def test_no_offset_is_committed_behind_the_end_that_is_shown(
         assert producer.flush(SECONDS) == 0
         cluster.commit(group, {(topic, 0): offset})
         (row,) = api.get("/api/group/partitions", id=group)["rows"]
-        assert row["committed_offset"] <= row["end_offset"], row
+        # An end that was not asked for since the commit is not shown at all.
+        if row["end_offset"] is not None:
+            assert row["committed_offset"] <= row["end_offset"], row
 
     def caught_up(page: Any) -> bool:
         (row,) = page["rows"]
