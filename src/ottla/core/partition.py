@@ -10,7 +10,6 @@ from ottla.core.outcomes import Refused
 from ottla.core.producer_state import (
     APPEND,
     NO_PRODUCER_ID,
-    VERIFICATION_NOT_NEEDED,
     AlreadyAppended,
     Append,
     EndedTransaction,
@@ -75,11 +74,11 @@ class Partition:
     def verification_for(
         self, header: BatchHeader, version: int
     ) -> Verification | VerificationNotNeeded | Refused:
-        """The verification that the append of a transactional batch needs; none if it repeats an earlier one."""
-        batch = producer_batch(header)
-        if isinstance(self.producers.decide(batch), AlreadyAppended):
-            return VERIFICATION_NOT_NEEDED
-        return self.producers.verification_for(batch, version)
+        """The verification that the append of a transactional batch needs; none if its transaction is open.
+
+        So one that repeats an earlier batch needs none: what it repeats is of the open transaction.
+        """
+        return self.producers.verification_for(producer_batch(header), version)
 
     def own_verification_for(
         self, producer_id: int, producer_epoch: int, version: int
