@@ -19,8 +19,8 @@ from ottla.core.producer_state import (
     VerificationNotNeeded,
 )
 from ottla.errors import ErrorCode
-from ottla.records.batch import BatchHeader, read_batch
-from ottla.records.control import MarkerType, parse_marker
+from ottla.records.batch import BatchHeader
+from ottla.records.control import MarkerType, marker_of
 
 Buffer = bytes | bytearray | memoryview
 
@@ -105,9 +105,7 @@ class Partition:
         if not header.is_control:
             self.producers.apply_batch(producer_batch(header), base_offset, last_offset, now_ms)
             return None
-        records = read_batch(data, 0)
-        # Compaction leaves an empty control batch where it has removed the whole transaction.
-        marker = parse_marker(records[0]) if records else None
+        marker = marker_of(data, header)
         if marker is None:
             return None
         ended = self.producers.apply_marker(

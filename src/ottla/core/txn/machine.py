@@ -309,7 +309,7 @@ class TransactionMachine:
         saved = self._find(transactional_id, producer)
         if isinstance(saved, Refused):
             return [saved] * len(partitions)
-        inside = saved.partitions if saved.state is TxnState.ONGOING else ()
+        inside = set(saved.partitions) if saved.state is TxnState.ONGOING else ()
         outside = Refused(ErrorCode.TRANSACTION_ABORTABLE)
         return [None if partition in inside else outside for partition in partitions]
 
