@@ -388,12 +388,14 @@ class ProducerStates:
         A marker of version 2 has an epoch that this transaction did not have: a batch with it begins the next one. Its
         leader may have asked before the marker came, and may be answered after the coordinator has heard of the marker.
         """
-        epochs = self._verifications.get(producer_id, {})
+        epochs = self._verifications.get(producer_id)
+        if epochs is None:
+            return
         for asked in list(epochs):
             if asked < epoch or version < EPOCH_PER_TRANSACTION:
                 del epochs[asked]
         if not epochs:
-            self._verifications.pop(producer_id, None)
+            del self._verifications[producer_id]
 
     def close_below(self, offset: int) -> list[OpenTransaction]:
         """Ends the transactions that began below an offset, without a marker, and returns them."""

@@ -131,7 +131,7 @@ def test_to_verify_many_partitions_takes_as_many_steps(monkeypatch: pytest.Monke
     def equal(one: TopicPartition, other: object) -> bool:
         nonlocal comparisons
         comparisons += 1
-        return tuple.__eq__(one, other)  # type: ignore[operator]
+        return tuple.__eq__(one, other)
 
     asked = [TopicPartition("a", number) for number in reversed(range(2_000))]
     monkeypatch.setattr(TopicPartition, "__eq__", equal)
