@@ -18,11 +18,14 @@ from tests.history.proxy import Route
 import ottla
 from ottla.broker.crashpoints import CrashPoint
 from ottla.model import Endpoint
+from ottla.testing.crash_injection import DIED_AT
 
 ROOT = Path(__file__).parents[2]
 SOURCES = Path(ottla.__file__).parents[1]
 # Clients that spin while there is no broker leave it little of two cores to start on.
 START_SECONDS = 90.0
+# What a death at a crash point is called in reports.
+DIED = "died "
 
 SWEEP_MS = 1_000
 OPTIONS = {
@@ -167,9 +170,15 @@ class WorkerProcesses(BrokerProcess):
 
     def counts(self) -> dict[str, int]:
         log = self.log_path.read_text(encoding="utf-8")
+        deaths = {
+            f"{DIED}{point.name}": count
+            for point in CrashPoint
+            if (count := log.count(f"{DIED_AT}{point.name}\n"))
+        }
         return {
             "worker starts": log.count(" serves, as process "),
             "workers taken for hung": log.count("its loop did not turn for "),
+            **deaths,
         }
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.history.brokers import (
+    DIED,
     SWEEP_MS,
     BrokerProcess,
     ThreeNodes,
@@ -35,7 +36,6 @@ INTERNAL = {"__transaction_state": 5, "__consumer_offsets": 5}
 END_SECONDS = (TRANSACTION_TIMEOUT_MS + SWEEP_MS) / 1000 + 4.0
 START_SECONDS, DRAIN_SECONDS = 60.0, 40.0
 LONGER_THAN_A_HANG_SECONDS = HANG_SECONDS + 2.0
-DIED_AT = "died "
 AT_INIT = (CrashPoint.BEFORE_EMPTY_APPEND, CrashPoint.AFTER_EMPTY_APPEND)
 
 
@@ -234,7 +234,7 @@ class Round:
     def _tend(self) -> None:
         if not self._broker.is_running:
             assert self._armed is not None, "the broker died, and nobody has killed it"
-            self._did(f"{DIED_AT}{self._armed.name}")
+            self._did(f"{DIED}{self._armed.name}")
             self._armed = None
             self._broker.kill()
             self._broker.start()

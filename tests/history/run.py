@@ -20,9 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from tests.history.brokers import BrokerProcess, MutantProcess, MutantWorkers, WorkerProcesses
+from tests.history.brokers import DIED, BrokerProcess, MutantProcess, MutantWorkers, WorkerProcesses
 from tests.history.mutants import MUTANTS
-from tests.history.round import DIED_AT, SETTINGS, Report, Round
+from tests.history.round import SETTINGS, Report, Round
 
 from ottla.broker.crashpoints import CrashPoint
 
@@ -75,7 +75,7 @@ def run_for(
         else:
             counts += report.counts + report.deeds
         number += 1
-    unseen = [point.name for point in CrashPoint if f"{DIED_AT}{point.name}" not in counts]
+    unseen = [point.name for point in CrashPoint if f"{DIED}{point.name}" not in counts]
     print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
     print(f"crash points without a death: {', '.join(unseen) or 'none'}", flush=True)
     return number, failed
