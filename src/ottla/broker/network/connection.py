@@ -769,6 +769,7 @@ class Connection(asyncio.BufferedProtocol):
     def take_failure(self, error: Exception) -> None:
         """Implements ResponseReceiver."""
         if not self._is_closing:
+            self._release()  # those before it were made
             self._fail(error)
 
     def send_responses(self) -> None:
