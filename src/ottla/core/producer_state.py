@@ -187,11 +187,14 @@ def _reuses_sequence(producer: ProducerEntry, batch: ProducerBatch) -> bool:
     drops a batch that waits for its retry when the transaction is aborted, and sends another one with the same sequence
     numbers in the next transaction: to confirm that one as a repetition would lose it (ADR 0026).
     """
-    return batch.is_transactional and any(
-        _belongs_to_ended_transaction(producer, logged)
-        and sequence_before(batch.first_sequence, logged.first_sequence) <= logged.offset_delta
-        for logged in producer.recent_batches
-    )
+    if not batch.is_transactional:
+        return False
+    for logged in producer.recent_batches:
+        if not _belongs_to_ended_transaction(producer, logged):
+            return False  # nor do those behind it
+        if sequence_before(batch.first_sequence, logged.first_sequence) <= logged.offset_delta:
+            return True
+    return False
 
 
 class ProducerStates:
