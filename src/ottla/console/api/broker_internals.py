@@ -1,7 +1,7 @@
 """What an Ottla broker tells beyond Kafka's protocol: its log, its loop, its storage, its cleaner, its requests.
 
-Counts and times are for everybody. What names topics is cut to those that the user sees. The log and the metrics name
-clients, groups and topics in texts: they are for those who see all, and for admins.
+Every user may see counts and times. Lists that name topics are cut to those that the user sees. The texts of the log and
+the metrics name clients, groups and topics: only users who see everything, and admins, may read them.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import { useAllows } from "../session.js";
 import { GroupLag } from "./group_lag.js";
 import { GroupMembers } from "./group_members.js";
 import { GroupRebalances } from "./group_rebalances.js";
-import { GroupState, protocolText, StuckBadge } from "./group_words.js";
+import { GroupState, HeldUpBadge, protocolText, StuckBadge } from "./group_words.js";
 
 export default function Group({ group }) {
   const [{ tab }] = useQuery({ tab: "lag" });
@@ -33,7 +33,7 @@ export default function Group({ group }) {
     toast(`${text}.`);
     reload();
   };
-  const badges = answer && html`<${GroupState} state=${answer.state} />${answer.is_stuck && html`<${StuckBadge} />`}`;
+  const badges = answer && html`<${GroupState} state=${answer.state} />${answer.is_stuck && html`<${StuckBadge} />`}${answer.is_held_up && html`<${HeldUpBadge} />`}`;
   return html`<${View} title=${group} crumbs=${[["Groups", "/groups"]]} badges=${badges} actions=${actions}>
     <${Problem} problem=${problem} onRetry=${reload} />
     ${!answer && !problem && html`<${Loading} lines=${8} />`}
@@ -47,14 +47,10 @@ export default function Group({ group }) {
   </${View}>`;
 }
 
-// As long as a group has to commit nothing to be called stuck.
-const STANDS_MS = 60000;
-
 // What a colleague would point at first.
 function Worries({ answer }) {
-  const { is_stuck: isStuck, standing_since_ms: since, held_count: held } = answer;
-  const isHeld = held > 0 && answer.member_count > 0 && since !== null && answer.at_ms - since >= STANDS_MS;
-  if (isHeld && !isStuck) {
+  const { is_stuck: isStuck, is_held_up: isHeldUp, standing_since_ms: since, held_count: held } = answer;
+  if (isHeldUp) {
     return html`<${Notice} kind="bad">It has committed nothing for <${Age} sinceMs=${since} />. Open transactions hold back ${plural(held, "offset")} in its partitions: consumers with read_committed wait for them. <a href="/transactions">See the transactions</a></${Notice}>`;
   }
   if (isStuck) {
