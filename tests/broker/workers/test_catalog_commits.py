@@ -119,6 +119,28 @@ def test_a_worker_that_does_not_answer_is_given_up_waiting_for() -> None:
     run(test, apply_seconds=0.0)
 
 
+def test_a_worker_that_hangs_holds_up_one_commit_and_not_every_one() -> None:
+    async def test(stage: Stage) -> None:
+        stage.serve(1, 2)
+        stage.commits.commit(1, Commit(7, {"a": 1}, 0))
+        stage.commits.applied(1, Applied(1))
+        await asyncio.wait_for(stage.commits.applied_by_all(), 60)
+        # Worker 2 has had its time: the next commit does not give it the same time again.
+        stage.commits.commit(1, Commit(8, {"a": 2}, 1))
+        stage.commits.applied(1, Applied(2))
+        assert stage.commits.applied_by_all().done()
+        assert (await stage.answers(1))[-1] == Committed(8, 2)
+        # It has said something: it does not hang any more.
+        stage.commits.applied(2, Applied(1))
+        stage.commits.commit(1, Commit(9, {"a": 3}, 2))
+        stage.commits.applied(1, Applied(3))
+        assert (await stage.answers(1))[-1] == Committed(8, 2)
+        stage.commits.applied(2, Applied(3))
+        assert (await stage.answers(1))[-1] == Committed(9, 3)
+
+    run(test, apply_seconds=0.2)
+
+
 def test_of_two_decisions_at_one_revision_the_second_is_refused() -> None:
     async def test(stage: Stage) -> None:
         stage.serve(1, 2)

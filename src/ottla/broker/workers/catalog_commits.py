@@ -1,7 +1,8 @@
 """The catalog as the supervisor has it: commits of workers, and who acts by which revision.
 
 A commit is answered when every live worker acts by it, so that a client that was told of a change finds it in force at
-every node. A worker that does not say so in time is not waited for: it hangs, and is killed later, or it is busy.
+every node. A worker that does not say so in time is not waited for: it hangs, and is killed later, or it is busy. Later
+commits do not wait for it either until it says something, so that a worker that hangs costs that time only once.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class CatalogCommits:
         # The revisions by which workers act.
         self._applied: dict[int, int] = {}
         self._waits: list[_Wait] = []
+        # Workers that did not act by a revision in time, and have said nothing since.
+        self._given_up: set[int] = set()
 
     def add(self, node_id: int, send: Send) -> None:
         """A worker is started: it gets the catalog, and every change from now on."""
@@ -64,6 +67,7 @@ class CatalogCommits:
         self._sends.pop(node_id, None)
         self._applied.pop(node_id, None)
         self._live.discard(node_id)
+        self._given_up.discard(node_id)
         self._end_waits()
 
     def commit(self, node_id: int, message: Commit) -> None:
@@ -94,14 +98,16 @@ class CatalogCommits:
     def applied(self, node_id: int, message: Applied) -> None:
         """A worker acts by a revision."""
         self._applied[node_id] = message.revision
+        self._given_up.discard(node_id)
         self._end_waits()
 
     def applied_by_all(self) -> asyncio.Future[None]:
         """Done when every live worker acts by the newest revision, or has had its time."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self._waits.append(_Wait(self._catalog.revision, done, set(self._live)))
-        deadline = loop.call_later(self._apply_seconds, self._settle, done)
+        wait = _Wait(self._catalog.revision, done, self._live - self._given_up)
+        self._waits.append(wait)
+        deadline = loop.call_later(self._apply_seconds, self._give_up, wait)
         done.add_done_callback(lambda _: deadline.cancel())
         self._end_waits()
         return done
@@ -111,6 +117,12 @@ class CatalogCommits:
         for wait in self._waits:
             wait.done.cancel()
         self._waits.clear()
+
+    def _give_up(self, wait: _Wait) -> None:
+        """Workers that have had their time are not waited for."""
+        if not wait.done.done():
+            self._given_up |= wait.workers
+        self._settle(wait.done)
 
     def _settle(self, done: asyncio.Future[None]) -> None:
         if not done.done():
