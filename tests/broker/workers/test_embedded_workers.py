@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from tests.broker.workers.serving_workers import WAIT_SECONDS, ask_versions, wait_until_gone
+from tests.waiting import in_time
 
 import ottla
 import ottla.testing
@@ -81,6 +82,26 @@ def test_a_killed_node_is_started_again_at_its_address(broker: ottla.Broker) -> 
     assert broker.node_ids == [1, 2]
     assert broker.address_of(2) == address
     assert ask_versions(address)
+
+
+def test_a_node_that_is_killed_again_and_again_is_started_again_at_once(
+    broker: ottla.Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The program asked for it, so nothing is wrong with the node."""
+    caplog.set_level(logging.INFO, "ottla.broker")
+    for _ in range(4):
+        broker.kill_node(1)
+        broker.start_node(1)
+
+    def pauses() -> list[object]:
+        ended = [each for each in caplog.records if getattr(each, "event", "") == "worker_ended"]
+        return [each.args["seconds"] for each in ended if isinstance(each.args, dict)]
+
+    deadline = time.monotonic() + WAIT_SECONDS
+    while len(pauses()) < 4:  # a thread logs what the processes say
+        in_time(deadline, f"pauses: {pauses()}")
+        time.sleep(0.01)
+    assert pauses() == [0.0] * 4
 
 
 def test_what_is_not_there_is_an_error(broker: ottla.Broker) -> None:

@@ -126,6 +126,8 @@ class _Worker:
         self.restarts = 0
         self.ending = ""
         """Why its last process ended."""
+        self.is_kill_wanted = False
+        """Whether somebody has asked for the end of its process."""
 
     @property
     def state(self) -> WorkerState:
@@ -323,10 +325,13 @@ class Supervisor:
                 return
             if time.monotonic() - began >= STEADY_SECONDS:
                 deaths = 0
-            pause = (
-                min(FIRST_PAUSE_SECONDS * 2 ** (deaths - 1), MAX_PAUSE_SECONDS) if deaths else 0.0
-            )
-            deaths += 1
+            pause = 0.0
+            if worker.is_kill_wanted:
+                worker.is_kill_wanted = False  # nothing is wrong with it
+            else:
+                if deaths:
+                    pause = min(FIRST_PAUSE_SECONDS * 2 ** (deaths - 1), MAX_PAUSE_SECONDS)
+                deaths += 1
             worker.restarts += 1
             logger.warning(
                 "worker_ended",
@@ -523,6 +528,7 @@ class Supervisor:
         process = worker.process
         if process is None or not worker.is_live:
             raise IllegalStateError(f"node {node_id} is not running")
+        worker.is_kill_wanted = True
         process.kill("kill_node() was called")
         await process.has_ended.wait()
 
