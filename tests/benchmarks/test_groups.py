@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from benchmarks.comparison import DURATION, Results, Row
-from benchmarks.frames import RefusedError, create_wide_topic
+from benchmarks.frames import RefusedError, append_one, create_wide_topic
 from benchmarks.measure import Measurement, Memory
 from benchmarks.members import Group, await_coordinator
 from benchmarks.offsets import commit_frame, commit_once, committed
@@ -28,8 +29,9 @@ class Embedded(Peer):
     name = "ottla"
     version = "1"
 
-    def __init__(self, bootstrap_server: str) -> None:
-        self.bootstrap_server = bootstrap_server
+    def __init__(self, broker: ottla.Broker) -> None:
+        self.bootstrap_server = broker.bootstrap_servers.split(",")[0]
+        self.folder = Path(broker.data_dir)
 
     @property
     def pid(self) -> int:
@@ -42,7 +44,7 @@ class Embedded(Peer):
 @pytest.fixture
 def peer() -> Iterator[Peer]:
     with ottla.Broker(num_partitions=4) as broker:
-        yield Embedded(broker.bootstrap_servers)
+        yield Embedded(broker)
 
 
 def described(peer: Peer, group_id: str) -> tuple[str, int]:
@@ -65,6 +67,15 @@ def test_a_group_is_stable_when_it_is_said_to_be(peer: Peer) -> None:
     assert group.members[0].generation == generation + 2
     group.close()
     assert described(peer, "g") == ("Empty", 0)
+
+
+def test_a_topic_is_deleted_when_its_data_are(peer: Peer) -> None:
+    for topic in ("gone", "kept"):
+        peer.create_topic(topic)
+        assert append_one(peer.bootstrap_server, topic)
+    peer.delete_topic("gone")
+    assert not list(peer.folder.rglob("gone-*"))
+    assert list(peer.folder.rglob("kept-*"))
 
 
 def test_a_partition_that_two_members_have_is_noticed(

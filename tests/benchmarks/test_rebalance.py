@@ -28,7 +28,7 @@ OPTIONS = {
 @pytest.fixture
 def peer() -> Iterator[Peer]:
     with ottla.Broker(OPTIONS) as broker:
-        yield Embedded(broker.bootstrap_servers)
+        yield Embedded(broker)
 
 
 def described(peer: Peer, group_id: str) -> DescribedGroup:

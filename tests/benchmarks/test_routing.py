@@ -39,7 +39,7 @@ ROWS = [
 @pytest.fixture(scope="module")
 def peer() -> Iterator[Peer]:
     with ottla.Broker(nodes=3, num_partitions=4) as broker:
-        yield Embedded(broker.bootstrap_servers.split(",")[0])
+        yield Embedded(broker)
 
 
 def test_the_partitions_of_a_topic_have_leaders_on_several_nodes(peer: Peer) -> None:

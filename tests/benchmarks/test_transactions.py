@@ -45,7 +45,7 @@ PROTOCOLS = pytest.mark.parametrize("protocol", [VERSION_1, VERSION_2], ids=lamb
 @pytest.fixture
 def peer() -> Iterator[Peer]:
     with ottla.Broker() as broker:
-        yield Embedded(broker.bootstrap_servers)
+        yield Embedded(broker)
 
 
 @pytest.fixture
