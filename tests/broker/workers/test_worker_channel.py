@@ -174,6 +174,19 @@ def test_a_change_is_followed_before_the_commit_is_answered() -> None:
     run(test)
 
 
+def test_a_worker_catches_up_before_it_handles_requests() -> None:
+    async def test(both: Pair) -> None:
+        seen: list[int] = []
+        both.worker.follow_catalog(lambda revision, changes: seen.append(revision))
+        for revision in range(1, 4):
+            both.supervisor.send(Changed(revision, {"a": "x" * 50_000}))
+        # Without a turn of the loop: the requests that are next in this turn are handled by what was sent before.
+        both.worker.catch_up()
+        assert seen == [1, 2, 3]
+
+    run(test)
+
+
 def test_a_change_that_cannot_be_followed_ends_the_worker() -> None:
     """It would serve by a catalog that others have left behind, and would be told the same change again and again."""
 

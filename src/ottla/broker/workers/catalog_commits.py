@@ -2,7 +2,8 @@
 
 A commit is answered when every live worker acts by it, so that a client that was told of a change finds it in force at
 every node. A worker that does not say so in time is not waited for: it hangs, and is killed later, or it is busy. Later
-commits do not wait for it either until it says something, so that a worker that hangs costs that time only once.
+commits wait for it only a moment until it says something: it handles no request by a catalog that is older than that
+(`WorkerChannel.catch_up`), so that it acts by the change before it serves anybody who was told of it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from ottla.broker.workers.messages import (
 from ottla.ports import Catalog, CatalogConflictError, JsonValue, StorageError
 
 APPLY_SECONDS: Final = 2.0
+# For those that had that time before: more than FRESH_SECONDS of `worker_channel.py`.
+HANGING_APPLY_SECONDS: Final = 0.25
 
 Send = Callable[[Message], None]
 
@@ -105,9 +108,14 @@ class CatalogCommits:
         """Done when every live worker acts by the newest revision, or has had its time."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        wait = _Wait(self._catalog.revision, done, self._live - self._given_up)
+        wait = _Wait(self._catalog.revision, done, set(self._live))
         self._waits.append(wait)
         deadline = loop.call_later(self._apply_seconds, self._give_up, wait)
+        if self._given_up:
+            hanging_deadline = loop.call_later(
+                min(HANGING_APPLY_SECONDS, self._apply_seconds), self._skip_hanging, wait
+            )
+            done.add_done_callback(lambda _: hanging_deadline.cancel())
         done.add_done_callback(lambda _: deadline.cancel())
         self._end_waits()
         return done
@@ -123,6 +131,10 @@ class CatalogCommits:
         if not wait.done.done():
             self._given_up |= wait.workers
         self._settle(wait.done)
+
+    def _skip_hanging(self, wait: _Wait) -> None:
+        wait.workers -= self._given_up
+        self._end_waits()
 
     def _settle(self, done: asyncio.Future[None]) -> None:
         if not done.done():

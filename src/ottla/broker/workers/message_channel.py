@@ -123,25 +123,31 @@ class MessageChannel:
             return self._connection.send(data)
         return socket.send_fds(self._connection, [data], list(descriptors))
 
-    def _read(self) -> None:
+    def read_now(self) -> None:
+        """Takes all that has come, without a turn of the loop in between."""
+        while not self._is_over and self._read():
+            pass
+
+    def _read(self) -> bool:
+        """Takes what has come; False if that was nothing."""
         try:
             data, descriptors, flags, _ = socket.recv_fds(
                 self._connection, _READ_BYTES, MAX_DESCRIPTORS
             )
         except BlockingIOError:
-            return
+            return False
         except OSError:
             self._end(None)
-            return
+            return False
         for each in descriptors:
             os.set_inheritable(each, False)
         self._descriptors.extend(descriptors)
         if flags & socket.MSG_CTRUNC:
             self._end("file descriptors were lost: there are too many open files")
-            return
+            return False
         if not data:
             self._end(None)
-            return
+            return False
         self._received += data
         try:
             self._take_messages()
@@ -153,6 +159,7 @@ class MessageChannel:
                 "message_failed", "what a process said could not be acted on: this is a bug", error
             )
             self._end(f"what it said could not be acted on: {error!r}")
+        return True
 
     def _take_messages(self) -> None:
         position = 0
