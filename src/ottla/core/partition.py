@@ -10,7 +10,6 @@ from ottla.core.outcomes import Refused
 from ottla.core.producer_state import (
     APPEND,
     NO_PRODUCER_ID,
-    VERIFICATION_NOT_NEEDED,
     AlreadyAppended,
     Append,
     EndedTransaction,
@@ -20,8 +19,8 @@ from ottla.core.producer_state import (
     VerificationNotNeeded,
 )
 from ottla.errors import ErrorCode
-from ottla.records.batch import BatchHeader, read_batch
-from ottla.records.control import MarkerType, parse_marker
+from ottla.records.batch import BatchHeader
+from ottla.records.control import MarkerType, marker_of
 
 Buffer = bytes | bytearray | memoryview
 
@@ -75,11 +74,11 @@ class Partition:
     def verification_for(
         self, header: BatchHeader, version: int
     ) -> Verification | VerificationNotNeeded | Refused:
-        """The verification that the append of a transactional batch needs; none if it repeats an earlier one."""
-        batch = producer_batch(header)
-        if isinstance(self.producers.decide(batch), AlreadyAppended):
-            return VERIFICATION_NOT_NEEDED
-        return self.producers.verification_for(batch, version)
+        """The verification that the append of a transactional batch needs; none if its transaction is open.
+
+        So one that repeats an earlier batch needs none: what it repeats is of the open transaction.
+        """
+        return self.producers.verification_for(producer_batch(header), version)
 
     def own_verification_for(
         self, producer_id: int, producer_epoch: int, version: int
@@ -106,9 +105,7 @@ class Partition:
         if not header.is_control:
             self.producers.apply_batch(producer_batch(header), base_offset, last_offset, now_ms)
             return None
-        records = read_batch(data, 0)
-        # Compaction leaves an empty control batch where it has removed the whole transaction.
-        marker = parse_marker(records[0]) if records else None
+        marker = marker_of(data, header)
         if marker is None:
             return None
         ended = self.producers.apply_marker(
