@@ -11,7 +11,6 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from random import Random
 
 from tests.faults.processes import first_of_free_ports
 from tests.history.proxy import Route
@@ -19,11 +18,14 @@ from tests.history.proxy import Route
 import ottla
 from ottla.broker.crashpoints import CrashPoint
 from ottla.model import Endpoint
+from ottla.testing.crash_injection import DIED_AT
 
 ROOT = Path(__file__).parents[2]
 SOURCES = Path(ottla.__file__).parents[1]
 # Clients that spin while there is no broker leave it little of two cores to start on.
 START_SECONDS = 90.0
+# What a death at a crash point is called in reports.
+DIED = "died "
 
 SWEEP_MS = 1_000
 OPTIONS = {
@@ -47,6 +49,8 @@ class BrokerProcess:
     """A broker to kill, to stop for a while and to start again; its clients connect to the proxy."""
 
     node_count = 1
+    # What the process is that was started.
+    started = "broker"
 
     def __init__(self, folder: Path) -> None:
         ports = first_of_free_ports(2 * self.node_count)
@@ -142,6 +146,7 @@ class WorkerProcesses(BrokerProcess):
 
     node_count = 3  # the common port, and one for each worker
     worker_count = 2
+    started = "supervisor"
 
     @property
     def bootstrap_servers(self) -> str:
@@ -150,6 +155,9 @@ class WorkerProcesses(BrokerProcess):
     @property
     def direct_addresses(self) -> list[str]:
         return [str(route.broker) for route in self.routes[1:]]
+
+    def _module(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
+        return ["tests.history.workers", *_crash_arguments(crash)]
 
     def _command(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
         first = self.routes[0]
@@ -162,19 +170,27 @@ class WorkerProcesses(BrokerProcess):
 
     def counts(self) -> dict[str, int]:
         log = self.log_path.read_text(encoding="utf-8")
-        return {"worker starts": log.count(" serves, as process ")}
+        deaths = {
+            f"{DIED}{point.name}": count
+            for point in CrashPoint
+            if (count := log.count(f"{DIED_AT}{point.name}\n"))
+        }
+        return {
+            "worker starts": log.count(" serves, as process "),
+            "workers taken for hung": log.count("its loop did not turn for "),
+            **deaths,
+        }
 
-    def signal_worker(self, random: Random, number: signal.Signals) -> int | None:
-        """Sends a signal to one of the workers; None if none is running now."""
+    @property
+    def supervisor(self) -> int:
+        """The process id of the supervisor."""
         assert self._process is not None
-        pid = self._process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-        if not children:
-            return None
-        found = int(random.choice(children))
-        with suppress(ProcessLookupError):
-            os.kill(found, number)
-        return found
+        return self._process.pid
+
+    def workers(self) -> list[int]:
+        """The process ids of the workers that run now."""
+        path = Path(f"/proc/{self.supervisor}/task/{self.supervisor}/children")
+        return [int(pid) for pid in path.read_text(encoding="ascii").split()]
 
 
 class MutantProcess(BrokerProcess):
@@ -183,8 +199,20 @@ class MutantProcess(BrokerProcess):
     mutant = ""
 
     def _module(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
-        wanted = [] if crash is None else [crash[0].name, str(crash[1])]
-        return ["tests.history.mutants", self.mutant, *wanted]
+        return ["tests.history.mutants", self.mutant, *_crash_arguments(crash)]
+
+
+class MutantWorkers(WorkerProcesses):
+    """A supervisor and workers, each with the bug."""
+
+    mutant = ""
+
+    def _module(self, crash: tuple[CrashPoint, int] | None) -> list[str]:
+        return ["tests.history.mutants", self.mutant, *_crash_arguments(crash)]
+
+
+def _crash_arguments(crash: tuple[CrashPoint, int] | None) -> list[str]:
+    return [] if crash is None else [crash[0].name, str(crash[1])]
 
 
 class ThreeNodes(BrokerProcess):

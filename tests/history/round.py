@@ -7,12 +7,13 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.history.brokers import (
+    DIED,
     SWEEP_MS,
     BrokerProcess,
     ThreeNodes,
@@ -26,6 +27,7 @@ from tests.history.events import READ_COMMITTED, READ_UNCOMMITTED, Recorder, loa
 from tests.history.final import Inspector, wait_for
 from tests.history.proxy import ROUGH, ProxyThread
 from tests.history.worker import PARTITIONS, SOURCE, Task
+from tests.history.workers import HANG_SECONDS
 
 from ottla.broker.crashpoints import CrashPoint
 
@@ -33,7 +35,7 @@ INTERNAL = {"__transaction_state": 5, "__consumer_offsets": 5}
 # After healing: the timeout of a transaction, a sweep, and what two crowded cores need.
 END_SECONDS = (TRANSACTION_TIMEOUT_MS + SWEEP_MS) / 1000 + 4.0
 START_SECONDS, DRAIN_SECONDS = 60.0, 40.0
-DIED_AT = "died "
+LONGER_THAN_A_HANG_SECONDS = HANG_SECONDS + 2.0
 AT_INIT = (CrashPoint.BEFORE_EMPTY_APPEND, CrashPoint.AFTER_EMPTY_APPEND)
 
 
@@ -226,13 +228,13 @@ class Round:
             faults |= {self._move_leader: 20, self._kill_node: 4, self._start_node: 5}
             faults |= {self._kill_broker: 1, self._crash_broker: 3}
         if isinstance(self._broker, WorkerProcesses):
-            faults |= {self._kill_worker: 12, self._freeze_worker: 5, self._crash_broker: 4}
+            faults |= {self._crash_broker: 4, **self._worker_faults()}
         return faults
 
     def _tend(self) -> None:
         if not self._broker.is_running:
             assert self._armed is not None, "the broker died, and nobody has killed it"
-            self._did(f"{DIED_AT}{self._armed.name}")
+            self._did(f"{DIED}{self._armed.name}")
             self._armed = None
             self._broker.kill()
             self._broker.start()
@@ -248,7 +250,7 @@ class Round:
         self._proxy.cut_all()
 
     def _kill_broker(self) -> None:
-        self._did("kill -9 of the broker")
+        self._did(f"kill -9 of the {self._broker.started}")
         self._restart(None)
 
     def _crash_broker(self) -> None:
@@ -272,23 +274,87 @@ class Round:
 
     def _freeze_broker(self) -> None:
         seconds = self._random.uniform(0.2, 3.0)
-        self._did("SIGSTOP of the broker", seconds=seconds)
+        self._did(f"SIGSTOP of the {self._broker.started}", seconds=seconds)
         self._broker.freeze(seconds)
 
+    def _worker_faults(self) -> dict[Callable[[], None], int]:
+        """What is done to a supervisor and its workers."""
+        return {
+            self._kill_worker: 10,
+            self._kill_workers: 4,
+            self._kill_all: 4,
+            self._freeze_worker: 5,
+            self._freeze_all: 2,
+            self._kill_supervisor_of_stopped_worker: 2,
+            self._kill_worker_of_stopped_supervisor: 2,
+        }
+
     def _kill_worker(self) -> None:
-        assert isinstance(self._broker, WorkerProcesses)
         self._did("kill -9 of a worker")
-        self._broker.signal_worker(self._random, signal.SIGKILL)
+        self._signal(self._some_worker(), signal.SIGKILL)
+
+    def _kill_workers(self) -> None:
+        self._did("kill -9 of all workers")
+        self._signal(self._workers(), signal.SIGKILL)
+
+    def _kill_all(self) -> None:
+        self._did("kill -9 of supervisor and workers")
+        everyone = [*self._workers(), self._supervisor()]
+        self._random.shuffle(everyone)
+        self._signal(everyone, signal.SIGKILL)
+        self._restart(None)
 
     def _freeze_worker(self) -> None:
-        assert isinstance(self._broker, WorkerProcesses)
-        seconds = self._random.choice((0.5, 2.0, 2.0, 12.0))
+        seconds = self._random.choice((0.5, 2.0, 2.0, LONGER_THAN_A_HANG_SECONDS))
         self._did("SIGSTOP of a worker", seconds=seconds)
-        pid = self._broker.signal_worker(self._random, signal.SIGSTOP)
+        worker = self._some_worker()
+        self._signal(worker, signal.SIGSTOP)
         time.sleep(seconds)
-        with suppress(ProcessLookupError):
-            if pid is not None:
-                os.kill(pid, signal.SIGCONT)
+        self._signal(worker, signal.SIGCONT)
+
+    def _freeze_all(self) -> None:
+        seconds = self._random.uniform(0.2, 3.0)
+        self._did("SIGSTOP of supervisor and workers", seconds=seconds)
+        everyone = [*self._workers(), self._supervisor()]
+        self._random.shuffle(everyone)
+        self._signal(everyone, signal.SIGSTOP)
+        time.sleep(seconds)
+        self._signal(everyone, signal.SIGCONT)
+
+    def _kill_supervisor_of_stopped_worker(self) -> None:
+        """A stopped worker, which has the lock of its store, hears of no end of the supervisor."""
+        self._did("kill -9 of the supervisor of a stopped worker")
+        self._signal(self._some_worker(), signal.SIGSTOP)
+        time.sleep(self._random.uniform(0, 0.5))
+        self._restart(None)
+
+    def _kill_worker_of_stopped_supervisor(self) -> None:
+        """The other worker goes on alone; changes of the catalog wait."""
+        seconds = self._random.uniform(0.2, 3.0)
+        self._did("kill -9 of a worker of a stopped supervisor", seconds=seconds)
+        supervisor = [self._supervisor()]
+        self._signal(supervisor, signal.SIGSTOP)
+        self._signal(self._some_worker(), signal.SIGKILL)
+        time.sleep(seconds)
+        self._signal(supervisor, signal.SIGCONT)
+
+    def _supervisor(self) -> int:
+        assert isinstance(self._broker, WorkerProcesses)
+        return self._broker.supervisor
+
+    def _workers(self) -> list[int]:
+        assert isinstance(self._broker, WorkerProcesses)
+        return self._broker.workers()
+
+    def _some_worker(self) -> list[int]:
+        """One of the workers; none if none is running now."""
+        workers = self._workers()
+        return [self._random.choice(workers)] if workers else []
+
+    def _signal(self, pids: Sequence[int], number: signal.Signals) -> None:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _kill_client(self) -> None:
         self._did("kill -9 of a client")

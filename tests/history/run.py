@@ -2,6 +2,7 @@
 
 python -m tests.history.run --minutes 30 --seed 1
 python -m tests.history.run --mutants
+python -m tests.history.run --mutants --setting workers
 """
 
 from __future__ import annotations
@@ -19,14 +20,19 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from tests.history.brokers import MutantProcess
+from tests.history.brokers import DIED, BrokerProcess, MutantProcess, MutantWorkers, WorkerProcesses
 from tests.history.mutants import MUTANTS
-from tests.history.round import DIED_AT, SETTINGS, Report, Round
+from tests.history.round import SETTINGS, Report, Round
 
 from ottla.broker.crashpoints import CrashPoint
 
 ROUND_SECONDS = 25.0
 MUTANT_ROUNDS = 4
+# The settings that can run with a bug.
+MUTANT_BROKERS: dict[type[BrokerProcess], type[MutantProcess | MutantWorkers]] = {
+    BrokerProcess: MutantProcess,
+    WorkerProcesses: MutantWorkers,
+}
 MOST_PRINTED = 20
 
 
@@ -69,24 +75,25 @@ def run_for(
         else:
             counts += report.counts + report.deeds
         number += 1
-    unseen = [point.name for point in CrashPoint if f"{DIED_AT}{point.name}" not in counts]
+    unseen = [point.name for point in CrashPoint if f"{DIED}{point.name}" not in counts]
     print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
     print(f"crash points without a death: {', '.join(unseen) or 'none'}", flush=True)
     return number, failed
 
 
-def find_mutants(names: Sequence[str], seed: int, seconds: float, keep: Path) -> int:
+def find_mutants(names: Sequence[str], setting: str, seed: int, seconds: float, keep: Path) -> int:
     """Whether brokers with bugs are told from the others; how many were not."""
     missed = 0
+    healthy = SETTINGS[setting]
     for name in names:
-        broker = type(name, (MutantProcess,), {"mutant": name})
-        setting = replace(SETTINGS["one"], name=name, broker=broker)
+        broker = type(name, (MUTANT_BROKERS[healthy.broker],), {"mutant": name})
+        mutated = replace(healthy, name=name, broker=broker)
         found: Counter[str] = Counter()
         rounds = 0
         while not found and rounds < MUTANT_ROUNDS:
             folder = keep / f"{name}-{seed + rounds}"
             try:
-                report = Round(setting, folder, seed + rounds).run(seconds)
+                report = Round(mutated, folder, seed + rounds).run(seconds)
                 found = Counter(anomaly.kind.name for anomaly in report.anomalies)
             except (AssertionError, TimeoutError) as error:
                 found[str(error)] += 1
@@ -102,7 +109,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--seconds", type=float, default=ROUND_SECONDS, help="of each round")
-    parser.add_argument("--setting", choices=[*SETTINGS, "all"], default="all")
+    parser.add_argument("--setting", nargs="+", choices=SETTINGS, help="one or more of all")
     parser.add_argument("--keep", type=Path, help="where histories of failures are kept")
     parser.add_argument(
         "--mutants", nargs="*", choices=MUTANTS, help="run brokers with bugs: these, or all"
@@ -111,9 +118,12 @@ def main(arguments: list[str]) -> int:
     keep = options.keep or Path(tempfile.mkdtemp(prefix="ottla-history-"))
     if options.mutants is not None:
         names = options.mutants or list(MUTANTS)
-        return bool(find_mutants(names, options.seed, options.seconds, keep))
-    names = list(SETTINGS) if options.setting == "all" else [options.setting]
-    rounds, failed = run_for(options.minutes, options.seed, keep, names, options.seconds)
+        (setting, *others) = options.setting or ["one"]
+        if others or SETTINGS[setting].broker not in MUTANT_BROKERS:
+            parser.error("--mutants takes one setting, of one node or of workers")
+        return bool(find_mutants(names, setting, options.seed, options.seconds, keep))
+    settings = options.setting or list(SETTINGS)
+    rounds, failed = run_for(options.minutes, options.seed, keep, settings, options.seconds)
     print(f"{rounds} rounds, {failed} failed")
     return bool(failed)
 

@@ -214,6 +214,11 @@ class Nodes:
     def is_frozen(self, node_id: int) -> bool:
         return self._owners[node_id].frozen_until > self.loop.time()
 
+    def seconds_frozen(self) -> float:
+        """How long it takes until no node stands still any more."""
+        until = max((owner.frozen_until for owner in self._owners.values()), default=0.0)
+        return max(0.0, until - self.loop.time())
+
     def move(self, topic: str, partition: int, node_id: int) -> None:
         """Makes a running node lead a partition."""
         self.trace.note("{}-{} moves to node {}", topic, partition, node_id)

@@ -245,7 +245,8 @@ async def producing(world: World) -> None:
     ]
     await trouble(world.nodes, rng, rng.uniform(10, 40), [TOPIC])
     world.calm_down()
-    await asyncio.sleep(15)
+    # A node may still stand still; then a client waits for a connection to one that has crashed.
+    await asyncio.sleep(world.nodes.seconds_frozen() + 15)
     sent_before = [len(producer.acknowledged) for producer in producers]
     await asyncio.sleep(5)
     for producer, before in zip(producers, sent_before, strict=True):

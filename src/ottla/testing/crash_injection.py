@@ -2,8 +2,9 @@
 
     python -m ottla.testing.crash_injection BEFORE_PREPARE_APPEND 3 serve --data DIR
 
-dies by SIGKILL when it reaches that point for the third time. With `--workers` every process of a worker does. With
-`once` before the name of the point, the processes count together, so that one of them dies, once:
+dies by SIGKILL when it reaches that point for the third time, after a line on stderr that says so. With `--workers`
+every process of a worker does. With `once` before the name of the point, the processes count together, so that one of
+them dies, once:
 
     python -m ottla.testing.crash_injection once AFTER_MARKERS_SENT 3 serve --data DIR --workers 2
 """
@@ -20,6 +21,7 @@ from ottla.broker import crashpoints
 from ottla.broker.crashpoints import CrashPoint
 
 ONCE = "once"
+DIED_AT = "died at the crash point "
 _COUNT = struct.Struct("q")
 
 
@@ -32,7 +34,7 @@ def crash_at(wanted: CrashPoint, count: int) -> None:
         if point is wanted:
             left -= 1
             if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+                _die(point)
 
     crashpoints.listener = listen
 
@@ -47,9 +49,14 @@ def crash_once_at(wanted: CrashPoint, count: int) -> None:
             (left,) = _COUNT.unpack_from(shared)
             _COUNT.pack_into(shared, 0, left - 1)
             if left == 1:
-                os.kill(os.getpid(), signal.SIGKILL)
+                _die(point)
 
     crashpoints.listener = listen
+
+
+def _die(point: CrashPoint) -> None:
+    os.write(sys.stderr.fileno(), f"{DIED_AT}{point.name}\n".encode())
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(arguments: list[str]) -> int:

@@ -152,6 +152,32 @@ def test_an_exception_of_a_listener_comes_out_of_poll(make: Make, fill: Fill) ->
         poll_until(consumer, lambda: False)
 
 
+def test_a_listener_that_polls_is_refused_and_no_record_is_lost(make: Make, fill: Fill) -> None:
+    topic = fill(30)
+    consumer = make("g-" + topic, max_poll_records=4)
+    refused: list[str] = []
+
+    def poll(what: str, partitions: Sequence[TopicPartition]) -> None:
+        if what == "assigned":
+            calls: list[Callable[[], object]] = [
+                lambda: consumer.poll(0.1),
+                lambda: consumer.poll_arrow(0.1),
+                lambda: next(iter(consumer)),
+            ]
+            for call in calls:
+                with pytest.raises(IllegalStateError) as caught:
+                    call()
+                refused.append(str(caught.value))
+
+    consumer.subscribe([topic], listener=Listener(poll))
+    values = [next(iter(consumer)).value for _ in range(2)]
+    while len(values) < 30:
+        values += [record.value for record in consumer.poll(5.0)]
+    assert values == [b"%d" % number for number in range(30)]
+    assert len(refused) == 3
+    assert all("poll after it has returned" in each for each in refused)
+
+
 def test_deserializers_run_on_the_polling_thread(make: Make, fill: Fill) -> None:
     topic = fill(3)
     threads: set[str] = set()

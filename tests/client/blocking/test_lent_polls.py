@@ -251,6 +251,67 @@ def test_a_deserializer_may_seek(reading: Callable[..., tuple[Consumer, str]]) -
     assert seen == [*range(10, 20), *range(90, 100)]
 
 
+@pytest.mark.parametrize("is_lent", [True, False])
+@pytest.mark.parametrize("iterates", [False, True])
+def test_a_deserializer_that_polls_is_refused_and_no_record_is_lost(
+    reading: Callable[..., tuple[Consumer, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    is_lent: bool,
+    iterates: bool,
+) -> None:
+    if not is_lent:
+        monkeypatch.setattr(blocking_consumer, "LOAN_SECONDS", 0.0)
+    made: list[Consumer] = []
+    refused: list[str] = []
+
+    def deserialize(data: bytes) -> int:
+        if made and int(data) % 7 == 0:
+            with pytest.raises(IllegalStateError) as caught:
+                made[0].poll(0.1)
+            with pytest.raises(IllegalStateError):
+                next(iter(made[0]))
+            refused.append(str(caught.value))
+        return int(data)
+
+    consumer, _ = reading(3, value_deserializer=deserialize, max_poll_records=4)
+    consumer.seek_to_beginning()
+    made.append(consumer)
+    seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    deadline = time.monotonic() + WAIT_SECONDS
+    while sum(map(len, seen.values())) < 300:
+        in_time(deadline, "records are missing")
+        for record in [next(iter(consumer))] if iterates else consumer.poll(1.0):
+            seen[record.partition].append(int(record.value))
+    assert seen == {each: list(range(100)) for each in range(3)}
+    assert "this poll was called by code that another poll is running" in refused[0]
+
+
+def test_a_second_thread_does_not_wait_for_the_deserializer_of_the_first(
+    reading: Callable[..., tuple[Consumer, str]],
+) -> None:
+    is_reading, may_go_on = threading.Event(), threading.Event()
+
+    def deserialize(data: bytes) -> int:
+        if int(data) == 15:
+            is_reading.set()
+            assert may_go_on.wait(WAIT_SECONDS)
+        return int(data)
+
+    consumer, _ = reading(value_deserializer=deserialize)
+    seen: list[list[int]] = []
+    thread = threading.Thread(target=lambda: seen.append(values(consumer)))
+    thread.start()
+    try:
+        assert is_reading.wait(WAIT_SECONDS)
+        with pytest.raises(IllegalStateError, match="in use by another task or thread"):
+            consumer.poll(1.0)
+    finally:
+        may_go_on.set()
+        thread.join(WAIT_SECONDS)
+    assert seen == [list(range(10, 20))]
+    assert values(consumer) == list(range(20, 30))
+
+
 def test_a_record_that_cannot_be_deserialized_stays_in_line(
     reading: Callable[..., tuple[Consumer, str]],
 ) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -225,6 +227,64 @@ def test_a_signal_handler_that_polls_does_not_wait_for_the_poll_that_it_interrup
 
     assert lent.take(1, 0.0, look)
     assert inner == [None]
+    assert take(lent, 1) == {A: [1]}
+
+
+@pytest.mark.parametrize("place", range(1, 30))
+def test_a_call_never_waits_for_the_one_that_it_interrupts(place: int) -> None:
+    """A signal handler runs between any two steps of the thread that takes records."""
+    buffer, subscriptions = buffer_for(A)
+    buffer.add(answer(A, 0, 3))
+    lent = lend(buffer)
+    interrupting: list[list[int]] = []
+    steps = 0
+
+    def interrupt(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal steps
+        if not frame.f_code.co_filename.endswith("lent_records.py"):
+            return
+        steps += 1
+        if steps == place:
+            interrupting.append(take(lent, 1).get(A, []))
+
+    taken: list[list[int]] = []
+
+    def take_two() -> None:
+        sys.setprofile(interrupt)
+        try:
+            records = lent.take(2, 0.0, same)
+        finally:
+            sys.setprofile(None)
+        taken.append([] if records is None else [record.offset for record in records])
+
+    thread = threading.Thread(target=take_two, daemon=True)
+    thread.start()
+    thread.join(10.0)
+    assert not thread.is_alive(), "it waits for itself"
+    seen = sorted(offset for offsets in (*interrupting, *taken) for offset in offsets)
+    position = subscriptions.state(A).position
+    assert position is not None
+    assert seen == list(range(position.offset))
+
+
+def test_a_thread_that_takes_while_another_does_asks_the_loop() -> None:
+    buffer, _ = buffer_for(A)
+    buffer.add(answer(A, 0, 3))
+    lent = lend(buffer)
+    others: list[object] = []
+
+    def look(records: ConsumerRecords) -> ConsumerRecords:
+        thread = threading.Thread(
+            target=lambda: others.append(lent.take(1, 0.0, same)), daemon=True
+        )
+        thread.start()
+        thread.join(10.0)
+        assert lent.is_reading
+        return records
+
+    assert lent.take(1, 0.0, look)
+    assert others == [None]
+    assert not lent.is_reading
     assert take(lent, 1) == {A: [1]}
 
 

@@ -49,6 +49,8 @@ class _OnLoop(AsyncConsumer):
         # Interceptors may call the consumer, which ends a loan.
         self._lends = not self._interceptors
         self._user.before_use = self._end_loan
+        self._reentered: LentRecords | None = None
+        self._poll.is_reading = lambda: self._reentered is not None and self._reentered.is_reading
 
     async def poll_and_lend(self, timeout: float) -> ConsumerRecords:
         """As `poll`; what is left in the buffer is for the next calls of `take_lent`."""
@@ -77,6 +79,7 @@ class _OnLoop(AsyncConsumer):
             if lent.is_reentered:
                 # What its deserializers read in a loan would have to be fetched again every time.
                 self._lends = False
+                self._reentered = lent
         return True
 
     def poll_lent(self) -> ConsumerRecords | None:
@@ -195,8 +198,8 @@ class Consumer(BlockingFace[_OnLoop], Generic[K_co, V_co]):
     `Consumer[str, Order]` declares the types of keys and values; type checkers infer them from typed deserializers.
 
     A background thread sends heartbeats. Listeners, interceptors, assignors, deserializers and callbacks of commits run
-    on the thread that calls the consumer, and may call it again. One thread uses it at a time; only `wakeup` may be
-    called by other threads, and by signal handlers.
+    on the thread that calls the consumer, and may call it again, but not `poll`. One thread uses it at a time; only
+    `wakeup` may be called by other threads, and by signal handlers.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from ottla.client.aio.consumer.fetcher import Fetcher
 from ottla.client.aio.consumer.log_offsets import NO_OFFSET, LogOffsets
 from ottla.client.aio.consumer.poll import Poller
 from ottla.client.aio.consumer.position_updates import PositionUpdates
-from ottla.client.aio.consumer.single_user import SingleUser
+from ottla.client.aio.consumer.single_user import SinglePoll, SingleUser
 from ottla.client.aio.consumer.user_code import call_user
 from ottla.client.aio.consumer.wakeup import Wakeups
 from ottla.client.aio.consumer.watchdog import Watchdog
@@ -115,6 +115,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         self._deserializers = deserializers_of(self._config)
         self._wakeups = Wakeups()
         self._user = SingleUser(f"consumer {self._config.client_id}")
+        self._poll = SinglePoll(self._user)
         self._is_closing = self._is_closed = False
         # With the other protocol the broker assigns.
         is_classic = self._config.group_protocol != CONSUMER_PROTOCOL
@@ -319,7 +320,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         May return early without records if it has skipped some: records of aborted transactions, control records. The
         result's `next_offsets` are the positions behind it. Rebalances happen in here: it calls listeners.
         """
-        with self._use():
+        with self._use_for_poll():
             self._check_subscribed()
             self._subscriptions.give_back(self._subscriptions.assigned())
             return await self._poller.poll(seconds_of(timeout))
@@ -338,7 +339,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         self, timeout: float, schema: pa.Schema | None, end_offsets: Mapping[Partition, int] | None
     ) -> tuple[ArrowRecords, Collected | None]:
         """The result of `poll_arrow`, and what the collector needs to take it back."""
-        with self._use():
+        with self._use_for_poll():
             self._check_subscribed()
             columns = columns_for(schema, self._deserializers, self._interceptors)
             self._subscriptions.give_back(self._subscriptions.assigned())
@@ -346,7 +347,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
 
     async def _fill_iteration(self) -> IterationQueue:
         """The records that iteration returns next, one by one."""
-        with self._use():
+        with self._use_for_poll():
             self._check_subscribed()
             while True:
                 self._subscriptions.give_back(self._subscriptions.assigned())
@@ -569,6 +570,10 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         self._check_open()
         check_loop(self._loop, f"consumer {self._config.client_id}")
         return self._user
+
+    def _use_for_poll(self) -> SinglePoll:
+        self._use()
+        return self._poll
 
     def _check_open(self) -> None:
         if self._is_closed:

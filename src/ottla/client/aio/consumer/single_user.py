@@ -1,4 +1,4 @@
-"""A consumer serves one task or thread at a time."""
+"""A consumer serves one task or thread at a time, and one poll."""
 
 from __future__ import annotations
 
@@ -46,6 +46,38 @@ class SingleUser:
         self._depth -= 1
         if not self._depth:
             self._user = None
+
+
+class SinglePoll:
+    """A poll, which refuses another one that its own listeners, deserializers and so on begin.
+
+    The inner one would return records before those that the outer one is reading, or end an iteration that it began.
+    """
+
+    def __init__(self, user: SingleUser) -> None:
+        self._user = user
+        self._is_running = False
+        self.is_reading: Callable[[], bool] = lambda: False
+        """Whether the calling thread reads records outside of a call."""
+
+    def __enter__(self) -> None:
+        self._user.__enter__()
+        if self._is_running or self.is_reading():
+            self._user.__exit__(None, None, None)
+            raise IllegalStateError(
+                "this poll was called by code that another poll is running (a listener, deserializer, interceptor, "
+                "assignor or callback): poll after it has returned"
+            )
+        self._is_running = True
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._is_running = False
+        self._user.__exit__(kind, error, trace)
 
 
 def _is_free(thread: int | None) -> bool:

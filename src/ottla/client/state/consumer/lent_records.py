@@ -41,6 +41,11 @@ class LentRecords:
         self._lock = Lock()
         self._holder: int | None = None
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether a thread takes records at this moment."""
+        return self._holder is not None
+
     def recall(self, caller: int | None) -> bool:
         """Lend nothing more; False if another thread than the caller's takes records at this moment."""
         if self._lock.acquire(blocking=False):
@@ -57,15 +62,18 @@ class LentRecords:
         self, max_records: int, now_seconds: float, deliver: Callable[[ConsumerRecords], R]
     ) -> R | None:
         """Pass at most `max_records` records to `deliver`; None if the loop has to be asked."""
-        # A signal handler must not wait for the call that it interrupts.
-        if now_seconds >= self.until_seconds or self._holder == get_ident():
+        caller = get_ident()
+        # A signal handler must not wait for the call that it interrupts, nor another thread for a deserializer: the
+        # loop refuses it.
+        if now_seconds >= self.until_seconds or self._holder is not None:
             return None
         moved: list[tuple[AssignedPartition, FetchPosition]] = []
         try:
             with self._lock:
-                self._holder = get_ident()
+                # No call in between, after which a signal handler would meet the lock without its holder.
+                self._holder = caller
                 delivered = None if self.is_recalled else self._take(max_records, deliver, moved)
-                self._holder = None
+            self._holder = None
             # The interpreter handles signals after calls: from here on it is the caller who is interrupted.
             return delivered
         except BaseException:
