@@ -1,8 +1,8 @@
 """A plugin for pytest: brokers in the test process that are given no folder have theirs in memory, where there is room.
 
 Thousands of tests start a broker, which makes a folder, syncs a few files in it and removes it: on a disk, a good part
-of the suite's system time and of its waiting. A test that names a folder (`tmp_path`) has it on the disk, and so have
-all processes that tests start.
+of the suite's system time and of its waiting. A test that names a folder (`tmp_path`) has it on the disk, and so
+have processes that make one themselves.
 """
 
 from __future__ import annotations
