@@ -24,7 +24,7 @@ from tests.console.serving import ServedConsole, serving
 import ottla
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 VIEWS = {
     "/": "Overview",
@@ -184,6 +184,26 @@ def test_a_path_without_a_view_leads_back(page: Page, console_url: str) -> None:
 def test_nothing_in_the_page_is_inline(page: Page, console_url: str) -> None:
     text = page.request.get(console_url, headers={"accept": "text/html"}).text()
     assert not re.search(r"<style|\son\w+=|\sstyle=|<script(?![^>]*src=)", text)
+
+
+def test_nothing_is_called_well_before_it_was_looked_at(page: Page, console_url: str) -> None:
+    """A console that has just begun has not been told everything: it says what it has looked at."""
+
+    def with_few_parts(route: Route) -> None:
+        answer = route.fetch()
+        found = answer.json()
+        found["parts"] = [each for each in found["parts"] if each["part"] == "topics"]
+        route.fulfill(response=answer, json=found)
+
+    page.route("**/api/overview", with_few_parts)
+    page.goto(console_url)
+    page.get_by_text("Nothing wrong was found yet.").wait_for()
+    page.get_by_text("still looking").wait_for()
+    assert page.get_by_text("no group is stuck").count() == 0
+    page.unroute("**/api/overview")
+    page.reload()
+    page.get_by_text("Nothing is wrong.").wait_for()
+    page.get_by_text("nothing wrong", exact=True).wait_for()
 
 
 def test_a_cluster_that_never_answered_is_told_with_the_reason(
