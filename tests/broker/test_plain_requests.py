@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ottla.doors.door import Door
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint
 from ottla.records.batch import build_batch
+from ottla.records.compression import Codec
 from ottla.records.record import Record
 from ottla.storage.local.log.segment import Segment
 from ottla.testing.clock import MovableClock
@@ -33,7 +35,13 @@ from ottla.wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 VERSION = 12
 HEADER_BYTES = 5
@@ -86,8 +94,20 @@ def produce(
     return frame_request(request, VERSION, number, "client")
 
 
-def sequenced(sequence: int, count: int = 1) -> bytes:
-    records = [Record(n, 1_750_000_000_000, None, b"v") for n in range(count)]
+def produce_to_both(topic: str, number: int, records: bytes) -> bytes:
+    """A request with the same batch for both partitions."""
+    data = [PartitionProduceData(index=partition, records=records) for partition in range(2)]
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(name=topic, partition_data=data)],
+    )
+    return frame_request(request, VERSION, number, "client")
+
+
+def sequenced(sequence: int, count: int = 1, *, value: bytes = b"v") -> bytes:
+    records = [Record(n, 1_750_000_000_000, None, value) for n in range(count)]
     return build_batch(records, producer_id=1, producer_epoch=0, base_sequence=sequence)
 
 
@@ -154,6 +174,70 @@ def test_an_idempotent_producers_requests_are_one_write(tmp_path: Path, writes: 
             (number, each.base_offset) for number, each in answers
         ]
         assert writes == [5]
+
+    serve(tmp_path, scenario)
+
+
+def test_requests_with_large_batches_for_several_partitions_are_one_write_for_each(
+    tmp_path: Path, writes: list[int]
+) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        await served.produce(produce("t", 0, partition=1))
+        writes.clear()
+        frames = [
+            produce_to_both("t", number, sequenced(number, value=bytes(30_000)))
+            for number in range(3)
+        ]
+        answers = await served.produce(*frames)
+        assert [each.base_offset for _, each in answers] == [1, 2, 3]
+        assert [served.end_offset("t", partition) for partition in (0, 1)] == [4, 4]
+        assert writes == [3, 3]
+
+    serve(tmp_path, scenario)
+
+
+def test_a_large_batch_that_is_alone_is_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Any] = []
+    append = Segment.append
+
+    def noted(self: Segment, data: Any, extents: Any, interval_bytes: int) -> None:
+        written.append(data)
+        append(self, data, extents, interval_bytes)
+
+    monkeypatch.setattr(Segment, "append", noted)
+
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        await served.produce(produce("t", 0, partition=1))
+        written.clear()
+        records = sequenced(0, value=bytes(30_000))
+        ((_, answer),) = await served.produce(produce_to_both("t", 1, records))
+        assert answer.base_offset == 1
+        buffer = served.running.server.receive_buffer
+        assert [data.obj is buffer.obj for data in written] == [True, True]
+        shard = served.running.node.partitions.open_shard("t", 0)
+        assert shard is not None
+        logged = bytes(shard.read(1, 1 << 20, 2))
+        assert logged[12:] != records[12:], "the leader epoch is written"
+        assert logged[16:] == records[16:]
+
+    serve(tmp_path, scenario)
+
+
+def test_large_batches_that_need_a_closer_look_are_left_to_the_handler(
+    tmp_path: Path, writes: list[int]
+) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        writes.clear()
+        record = Record(0, 1_750_000_000_000, None, random.Random(1).randbytes(30_000))
+        compressed = build_batch([record], codec=Codec.GZIP)
+        answers = await served.produce(*(produce("t", n, records=compressed) for n in range(3)))
+        assert [each.base_offset for _, each in answers] == [1, 2, 3]
+        assert writes == [1, 1, 1]
 
     serve(tmp_path, scenario)
 

@@ -52,6 +52,10 @@ TOPICS: dict[str, dict[str, str]] = {
     "synced": {"flush.messages": "1"},
 }
 NAMES = (*TOPICS, *("plain",) * 6, "unknown", "__consumer_offsets")
+VALUE_BYTES = (0, 10, 100)
+# A receive with these may have more than is answered together. No batch has so much that a thread prepares it: when
+# that is done would not be the same for both brokers.
+LARGE_VALUE_BYTES = (100, 5_000, 12_000)
 VERSIONS = (*range(3, 14), 9, 12, 12)
 API_VERSIONS = frame_request(
     ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3, 77, "fuzz"
@@ -194,10 +198,12 @@ class Frames:
         self._rng = rng
         self._producers = Producers(rng)
         self._number = 0
+        self._value_bytes = VALUE_BYTES
         self._recent: list[bytes] = [API_VERSIONS]
 
     def receive(self) -> list[bytes]:
         """The frames of one receive."""
+        self._value_bytes = LARGE_VALUE_BYTES if self._rng.random() < 0.1 else VALUE_BYTES
         count = self._rng.choice((1, 1, 2, 3, 8, 30))
         frames = [self._frame() for _ in range(count)]
         self._recent = [*self._recent, *frames][-20:]
@@ -223,6 +229,10 @@ class Frames:
         for _ in range(rng.choice((1,) * 8 + (2, 3))):
             name = rng.choice(NAMES)
             data = [self._partition(name) for _ in range(rng.choice((1,) * 8 + (2, 3)))]
+            if rng.random() < 0.2:
+                # A batch for every partition, as clients mostly send that write to several.
+                for index, each in enumerate(data[:PARTITIONS]):
+                    each.index = index
             topic = TopicProduceData(partition_data=data)
             if version >= 13:
                 # Both brokers have their own ids: the name is in its place until they are known.
@@ -249,7 +259,7 @@ class Frames:
                 index if rng.random() < 0.98 else index + 3,
                 time_ms + rng.randrange(3),
                 rng.choice((b"key", b"key", None)),
-                rng.randbytes(rng.choice((0, 10, 100))),
+                rng.randbytes(rng.choice(self._value_bytes)),
             )
             for index in range(count)
         ]
@@ -340,8 +350,10 @@ class Pair:
             self._connect()
         return results[0]
 
-    def check_logs(self) -> int:
+    async def check_logs(self) -> int:
         """Both brokers have the same batches and know the same of producers; returns the number of batches."""
+        for running in self._running:
+            await _all_durable(running)
         ours, others = (states_of(running) for running in self._running)
         if ours.keys() != others.keys():
             raise FuzzError(f"partitions {ours.keys()} and {others.keys()}")
@@ -359,6 +371,16 @@ class Pair:
 
 def placeholder_of(name: str) -> bytes:
     return name.encode().ljust(16, b"\0")[:16]
+
+
+async def _all_durable(running: RunningBroker) -> None:
+    """Returns when everything is durable: no answer waits for what was written with acks=0."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    for shard in running.node.partitions.open_shards():
+        while shard.partition.high_watermark < shard.partition.end_offset:
+            if time.monotonic() > deadline:
+                raise FuzzError(f"{shard.log.ref} does not become durable")
+            await asyncio.sleep(0.001)
 
 
 def states_of(running: RunningBroker) -> dict[tuple[str, int], tuple[Any, ...]]:
@@ -398,8 +420,8 @@ async def _run(folder: Path, seed: int, receives: int, check_every: int) -> Tall
             tally.answered_bytes += len(answer)
             tally.closed += closed
             if tally.receives % check_every == 0:
-                tally.batches = pair.check_logs()
-        tally.batches = pair.check_logs()
+                tally.batches = await pair.check_logs()
+        tally.batches = await pair.check_logs()
     except FuzzError as error:
         raise FuzzError(f"seed {seed}, receive {tally.receives}: {error}") from error
     finally:

@@ -2,13 +2,15 @@
 
 import pytest
 
-from ottla.records.batch import crc_matches, read_batch, read_header
+from ottla.records.batch import BatchFlag, build_batch, crc_matches, read_batch, read_header
+from ottla.records.compression import Codec
 from ottla.records.control import (
     EndTxnMarker,
     MarkerType,
     build_marker_batch,
     encode_marker_key,
     encode_marker_value,
+    marker_of,
     parse_marker,
     parse_marker_type,
 )
@@ -71,3 +73,55 @@ def test_later_versions_are_read_by_their_known_fields() -> None:
 def test_malformed_markers_are_corrupt(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(CorruptRecordsError):
         parse_marker(Record(0, 0, key, value))
+
+
+def marker_record(marker_type: MarkerType, coordinator_epoch: int, padding: int = 0) -> Record:
+    value = encode_marker_value(coordinator_epoch) + b"x" * padding
+    return Record(0, 0, encode_marker_key(marker_type), value)
+
+
+@pytest.mark.parametrize("marker_type", MarkerType)
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("padding", [0, 500])
+def test_the_marker_of_a_batch_is_found_whatever_else_its_record_has(
+    marker_type: MarkerType, codec: Codec, padding: int
+) -> None:
+    for epoch in (0, 3, 2**31 - 1):
+        record = marker_record(marker_type, epoch, padding)
+        batch = build_batch([record], codec=codec, flags=BatchFlag.CONTROL)
+        found = marker_of(memoryview(batch), read_header(batch, 0))
+        assert found == EndTxnMarker(marker_type, epoch)
+
+
+def test_only_the_first_record_of_a_batch_is_its_marker() -> None:
+    records = [marker_record(MarkerType.COMMIT, 1), marker_record(MarkerType.ABORT, 2)]
+    batch = build_batch(
+        [record._replace(offset=place) for place, record in enumerate(records)],
+        flags=BatchFlag.CONTROL,
+    )
+    assert marker_of(batch, read_header(batch, 0)) == EndTxnMarker(MarkerType.COMMIT, 1)
+
+
+def test_a_control_batch_without_its_record_is_no_marker() -> None:
+    batch = build_marker_batch(
+        MarkerType.ABORT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
+    )
+    header = read_header(batch, 0)
+    emptied = header._replace(record_count=0, length=header.length - len(batch) + 61)
+    head = bytearray(batch[:61])
+    head[8:12] = emptied.length.to_bytes(4, "big")
+    head[57:61] = bytes(4)
+    assert marker_of(head, emptied) is None
+
+
+def test_damage_in_a_marker_is_found_every_time() -> None:
+    batch = bytearray(
+        build_marker_batch(
+            MarkerType.ABORT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
+        )
+    )
+    batch[61] = 0x70  # the size of the record
+    header = read_header(batch, 0)
+    for _ in range(2):
+        with pytest.raises(CorruptRecordsError):
+            marker_of(batch, header)

@@ -138,6 +138,21 @@ def prepare_within(
         return Refused(ErrorCode.INVALID_RECORD, str(error))
 
 
+def prepare_at_once(
+    records: Buffer | None,
+    config: TopicConfig,
+    limits: PlainLimits | None,
+    now_ms: int,
+    produce_version: int,
+) -> Prepared | TakesLong | Refused:
+    """As `prepare_within` on the event loop, with the limits that follow from the topic's options."""
+    if limits is not None and records:
+        header = check_plain(records, limits, now_ms)
+        if header is not None:
+            return Prepared(records, header, NO_TIMESTAMP)
+    return prepare_within(records, config, now_ms, produce_version, AT_ONCE)
+
+
 def _check_frame(records: Buffer, config: TopicConfig) -> Refused | None:
     """Checks length and magic: one whole batch that is not too large."""
     size_bytes = len(records)

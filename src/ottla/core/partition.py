@@ -10,7 +10,7 @@ from ottla.core.outcomes import Refused
 from ottla.core.producer_state import (
     APPEND,
     NO_PRODUCER_ID,
-    VERIFICATION_NOT_NEEDED,
+    NO_SEQUENCE,
     AlreadyAppended,
     Append,
     EndedTransaction,
@@ -18,10 +18,11 @@ from ottla.core.producer_state import (
     ProducerStates,
     Verification,
     VerificationNotNeeded,
+    sequence_after,
 )
 from ottla.errors import ErrorCode
-from ottla.records.batch import BatchHeader, read_batch
-from ottla.records.control import MarkerType, parse_marker
+from ottla.records.batch import TRANSACTIONAL_BIT, BatchHeader
+from ottla.records.control import MarkerType, marker_of
 
 Buffer = bytes | bytearray | memoryview
 
@@ -70,16 +71,22 @@ class Partition:
         """Decides about a client's batch; the first one of a transaction needs a confirmed `verification`."""
         if header.producer_id <= NO_PRODUCER_ID:
             return APPEND
-        return self.producers.decide(producer_batch(header), verification)
+        return self.decide_producer_batch(producer_batch(header), verification)
+
+    def decide_producer_batch(
+        self, batch: ProducerBatch, verification: Verification | None = None
+    ) -> Append | AlreadyAppended | Refused:
+        """As `decide_append`, for a batch of which only what it says of its producer is needed."""
+        return self.producers.decide(batch, verification)
 
     def verification_for(
         self, header: BatchHeader, version: int
     ) -> Verification | VerificationNotNeeded | Refused:
-        """The verification that the append of a transactional batch needs; none if it repeats an earlier one."""
-        batch = producer_batch(header)
-        if isinstance(self.producers.decide(batch), AlreadyAppended):
-            return VERIFICATION_NOT_NEEDED
-        return self.producers.verification_for(batch, version)
+        """The verification that the append of a transactional batch needs; none if its transaction is open.
+
+        So one that repeats an earlier batch needs none: what it repeats is of the open transaction.
+        """
+        return self.producers.verification_for(producer_batch(header), version)
 
     def own_verification_for(
         self, producer_id: int, producer_epoch: int, version: int
@@ -106,9 +113,7 @@ class Partition:
         if not header.is_control:
             self.producers.apply_batch(producer_batch(header), base_offset, last_offset, now_ms)
             return None
-        records = read_batch(data, 0)
-        # Compaction leaves an empty control batch where it has removed the whole transaction.
-        marker = parse_marker(records[0]) if records else None
+        marker = marker_of(data, header)
         if marker is None:
             return None
         ended = self.producers.apply_marker(
@@ -162,10 +167,11 @@ class Partition:
 
 def producer_batch(header: BatchHeader) -> ProducerBatch:
     """What a batch says of its producer."""
+    # Every batch of a producer needs it twice; the properties of the header are slower.
+    _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, first_sequence, _ = header
+    last_sequence = first_sequence
+    if first_sequence != NO_SEQUENCE:
+        last_sequence = sequence_after(first_sequence, delta)
     return ProducerBatch(
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.last_sequence,
-        header.is_transactional,
+        producer_id, epoch, first_sequence, last_sequence, attributes & TRANSACTIONAL_BIT != 0
     )

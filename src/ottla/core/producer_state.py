@@ -194,6 +194,25 @@ def _reuses_sequence(producer: ProducerEntry, batch: ProducerBatch) -> bool:
     )
 
 
+def _decide_unexpected(producer: ProducerEntry, batch: ProducerBatch) -> AlreadyAppended | Refused:
+    """Decides about a batch of the current epoch that does not begin with its producer's next sequence number.
+
+    One that does repeats none of the recent batches, and shares no sequence number with them (`continues`).
+    """
+    for logged in producer.recent_batches:
+        if (
+            logged.last_sequence == batch.last_sequence
+            and logged.first_sequence == batch.first_sequence
+            and not (batch.is_transactional and _belongs_to_ended_transaction(producer, logged))
+        ):
+            return AlreadyAppended(logged)
+    if _reuses_sequence(producer, batch):
+        # librdkafka then aborts the transaction and goes on under a new epoch; OUT_OF_ORDER is fatal to it.
+        return Refused(ErrorCode.INVALID_TXN_STATE)
+    # After a marker with a new epoch there are no batches: the producer starts at 0 again.
+    return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+
 class ProducerStates:
     """All producers of a partition."""
 
@@ -285,22 +304,8 @@ class ProducerStates:
         if batch.producer_epoch > producer.epoch:
             if batch.first_sequence != 0 and producer.epoch != NO_EPOCH:
                 return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-        else:
-            for logged in producer.recent_batches:
-                if (
-                    logged.last_sequence == batch.last_sequence
-                    and logged.first_sequence == batch.first_sequence
-                    and not (
-                        batch.is_transactional and _belongs_to_ended_transaction(producer, logged)
-                    )
-                ):
-                    return AlreadyAppended(logged)
-            if _reuses_sequence(producer, batch):
-                # librdkafka then aborts the transaction and goes on under a new epoch; OUT_OF_ORDER is fatal to it.
-                return Refused(ErrorCode.INVALID_TXN_STATE)
-            # After a marker with a new epoch there are no batches: the producer starts at 0 again.
-            if batch.first_sequence != sequence_after(producer.last_sequence, 1):
-                return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        elif batch.first_sequence != sequence_after(producer.last_sequence, 1):
+            return _decide_unexpected(producer, batch)
         if producer.transaction_first_offset != NO_OFFSET and not batch.is_transactional:
             return Refused(ErrorCode.INVALID_TXN_STATE)
         return APPEND
@@ -383,12 +388,14 @@ class ProducerStates:
         A marker of version 2 has an epoch that this transaction did not have: a batch with it begins the next one. Its
         leader may have asked before the marker came, and may be answered after the coordinator has heard of the marker.
         """
-        epochs = self._verifications.get(producer_id, {})
+        epochs = self._verifications.get(producer_id)
+        if epochs is None:
+            return
         for asked in list(epochs):
             if asked < epoch or version < EPOCH_PER_TRANSACTION:
                 del epochs[asked]
         if not epochs:
-            self._verifications.pop(producer_id, None)
+            del self._verifications[producer_id]
 
     def close_below(self, offset: int) -> list[OpenTransaction]:
         """Ends the transactions that began below an offset, without a marker, and returns them."""

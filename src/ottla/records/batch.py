@@ -46,7 +46,7 @@ _PRODUCER_AT: Final = 43
 
 _CODEC_MASK: Final = 0x07
 _APPEND_TIME_BIT: Final = 0x08
-_TRANSACTIONAL_BIT: Final = 0x10
+TRANSACTIONAL_BIT: Final = 0x10
 _FLAGS_MASK: Final = 0x70
 _CODECS: Final = tuple(Codec)
 _timestamp_of: Final = itemgetter(Record._fields.index("timestamp"))
@@ -107,7 +107,7 @@ class BatchHeader(NamedTuple):
     @property
     def is_transactional(self) -> bool:
         """Whether the batch is part of a transaction, markers included."""
-        return self.attributes & 0x10 != 0
+        return self.attributes & TRANSACTIONAL_BIT != 0
 
     @property
     def is_control(self) -> bool:
@@ -157,7 +157,7 @@ def begins_transactional(buf: Buffer) -> bool:
     return (
         len(buf) >= HEADER_BYTES
         and buf[MAGIC_AT] == MAGIC
-        and buf[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT != 0
+        and buf[_ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0
     )
 
 

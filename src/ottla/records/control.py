@@ -5,9 +5,18 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ottla.records.batch import NO_LEADER_EPOCH, BatchFlag, build_batch
+from ottla.records.batch import (
+    HEADER_BYTES,
+    NO_LEADER_EPOCH,
+    BatchFlag,
+    BatchHeader,
+    build_batch,
+    read_batch,
+)
+from ottla.records.compression import Codec
 from ottla.records.errors import CorruptRecordsError
-from ottla.records.record import Record
+from ottla.records.kernel import decode_records
+from ottla.records.record import Buffer, Record
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
@@ -15,6 +24,8 @@ _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 0
 _MARKER_FLAGS: Final = BatchFlag.TRANSACTIONAL | BatchFlag.CONTROL
 MARKERS_KEPT: Final = 16
+# A record of a marker has 17 bytes.
+LARGEST_KEPT_RECORD_BYTES: Final = 64
 
 
 class MarkerType(IntEnum):
@@ -71,6 +82,29 @@ def parse_marker(record: Record) -> EndTxnMarker | None:
     if version < 0:
         raise CorruptRecordsError(f"an end transaction marker has version {version}")
     return EndTxnMarker(marker_type, coordinator_epoch)
+
+
+def marker_of(data: Buffer, header: BatchHeader) -> EndTxnMarker | None:
+    """The marker in a control batch; None if it ends no transaction.
+
+    Compaction leaves an empty control batch where it has removed the whole transaction.
+    """
+    record_bytes = header.size_bytes - HEADER_BYTES
+    if (
+        header.record_count == 1
+        and record_bytes <= LARGEST_KEPT_RECORD_BYTES
+        and header.codec is Codec.NONE
+    ):
+        return _marker_of_record(bytes(data[HEADER_BYTES : header.size_bytes]))
+    records = read_batch(data, 0)
+    return parse_marker(records[0]) if records else None
+
+
+# They differ only in the coordinator's epoch.
+@lru_cache(maxsize=MARKERS_KEPT)
+def _marker_of_record(data: bytes) -> EndTxnMarker | None:
+    (record,) = decode_records(data, 1, 0, 0, None)
+    return parse_marker(record)
 
 
 # The markers of a transaction are the same on all of its partitions.

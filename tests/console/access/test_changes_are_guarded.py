@@ -33,6 +33,8 @@ BODIES: Final[dict[str, dict[str, Any]]] = {
     "/api/topics/{topic}/configs": {"changes": [{"name": "retention.ms", "value": "60000"}]},
     "/api/topics/{topic}/records": {"value": {"text": "more"}, "partition": 0},
     "/api/group/reset-offsets": {"id": GROUP, "to": "earliest"},
+    "/api/group/delete": {"id": GROUP},
+    "/api/group/delete-offsets": {"id": GROUP, "topics": [TOPIC]},
     "/api/transaction/abort": {"transactional_id": OPEN_ID},
     "/api/transactions/hanging/abort": {"topic": TOPIC, "partition": 0, "start_offset": 3},
     "/api/dead-letters/replay": {"topic": LETTERS, **CHOSEN},

@@ -292,6 +292,67 @@ def test_offsets_are_reset_as_the_preview_says(
     assert first_read(cluster, group, topic, 1) == 0
 
 
+def test_a_group_and_its_offsets_are_deleted_as_the_preview_says(
+    page: Page, url: str, cluster: GroupCluster, faults: PageFaults, tmp_path: Path
+) -> None:
+    faults.allow(r"409 \(Conflict\)")  # the group has a member, and then another commit
+    faults.allow(r"404 \(Not Found\)")  # the view asks for the group that is gone
+    first, second = cluster.topic("kept", records=4), cluster.topic("dropped", 2, records=4)
+    group = cluster.name("deleted")
+    with cluster.member(group, [first]):
+        page.goto(f"{url}/groups/{group}")
+        page.get_by_text("Stable", exact=True).first.wait_for()
+        page.get_by_role("button", name="Delete", exact=True).click()
+        dialog = page.get_by_role("dialog", name=f"Delete {group}, or its offsets")
+        show = dialog.get_by_role("button", name="Show what it does")
+        show.click()
+        dialog.get_by_role("alert").filter(has_text="stop its consumers first").wait_for()
+        page.keyboard.press("Escape")
+    page.get_by_text("Empty", exact=True).first.wait_for()
+    cluster.commit(group, {(first, 0): 4, (second, 0): 1, (second, 1): 4})
+    page.get_by_role("row").filter(has_text=f"{second} 1").wait_for()
+
+    # The offsets in one topic.
+    page.get_by_role("button", name="Delete", exact=True).click()
+    dialog.get_by_label("What to delete").select_option(second)
+    show.click()
+    dialog.get_by_text("2 committed offsets are forgotten").wait_for()
+    assert plan_rows(dialog) == [
+        [f"{second} 0", "1", "4", "3"],
+        [f"{second} 1", "4", "4", NONE],
+    ]
+    assert_accessible(page)
+    screenshot(page, "group-delete-offsets", tmp_path)
+    confirm = dialog.get_by_role("button", name="Delete the offsets")
+    assert confirm.is_disabled(), "its name has to be written"
+    dialog.get_by_label(f"Write {group} to confirm").fill(group)
+    assert len(cluster.committed(group)) == 3, "nothing is done yet"
+    confirm.click()
+    page.get_by_text(f"Deleted 2 offsets of {group}").wait_for()
+    assert cluster.committed(group) == {(first, 0): 4}
+
+    # The group. Meanwhile it commits something else: nothing is done.
+    page.get_by_role("button", name="Delete", exact=True).click()
+    show.click()
+    dialog.get_by_text("The coordinator forgets the group").wait_for()
+    cluster.commit(group, {(first, 0): 3})
+    dialog.get_by_label(f"Write {group} to confirm").fill(group)
+    confirm = dialog.get_by_role("button", name="Delete the group")
+    confirm.click()
+    dialog.get_by_role("alert").filter(has_text="since this was shown").wait_for()
+    assert cluster.committed(group) == {(first, 0): 3}
+    dialog.get_by_role("button", name="Back").click()
+    show.click()
+    dialog.get_by_label(f"Write {group} to confirm").fill(group)
+    page.set_viewport_size(NARROW)
+    assert_no_sideways_scroll(page)
+    confirm.click()
+    page.get_by_role("heading", level=1, name="Groups").wait_for()
+    assert cluster.committed(group) == {}
+    page.goto(f"{url}/groups?q={group}")
+    page.get_by_text("Nothing fits the search").wait_for()
+
+
 def test_a_lag_of_markers_is_no_lag_and_lags_have_a_history(
     page: Page, url: str, cluster: GroupCluster
 ) -> None:

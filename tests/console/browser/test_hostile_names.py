@@ -29,6 +29,7 @@ NAMES = (
     "w" * 240,
 )
 SECONDS = 20
+TIMEOUT_MS = 15 * 60_000
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,13 @@ def console_url() -> Iterator[str]:
         for name in NAMES:
             admin.alter_consumer_group_offsets(name, {(TOPIC, 0): 0})
             producer = stack.enter_context(
-                ottla.Producer(bootstrap_servers=servers, transactional_id=name, client_id=name)
+                ottla.Producer(
+                    bootstrap_servers=servers,
+                    transactional_id=name,
+                    client_id=name,
+                    # The transactions stay open however long the tests take.
+                    transaction_timeout_ms=TIMEOUT_MS,
+                )
             )
             producer.init_transactions()
             producer.begin_transaction()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 from tests.console.browser.looks import (
     NARROW,
@@ -21,7 +24,7 @@ from tests.console.serving import ServedConsole, serving
 import ottla
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 VIEWS = {
     "/": "Overview",
@@ -179,3 +182,77 @@ def test_a_path_without_a_view_leads_back(page: Page, console_url: str) -> None:
 def test_nothing_in_the_page_is_inline(page: Page, console_url: str) -> None:
     text = page.request.get(console_url, headers={"accept": "text/html"}).text()
     assert not re.search(r"<style|\son\w+=|\sstyle=|<script(?![^>]*src=)", text)
+
+
+def test_nothing_is_called_well_before_it_was_looked_at(page: Page, console_url: str) -> None:
+    """A console that has just begun has not been told everything: it says what it has looked at."""
+
+    def with_few_parts(route: Route) -> None:
+        answer = route.fetch()
+        found = answer.json()
+        found["parts"] = [each for each in found["parts"] if each["part"] == "topics"]
+        route.fulfill(response=answer, json=found)
+
+    page.route("**/api/overview", with_few_parts)
+    page.goto(console_url)
+    page.get_by_text("Nothing wrong was found yet.").wait_for()
+    page.get_by_text("still looking").wait_for()
+    assert page.get_by_text("no group is stuck").count() == 0
+    page.unroute("**/api/overview")
+    page.reload()
+    page.get_by_text("Nothing is wrong.").wait_for()
+    page.get_by_text("nothing wrong", exact=True).wait_for()
+
+
+def test_a_cluster_that_never_answered_is_told_with_the_reason(
+    page: Page, faults: PageFaults
+) -> None:
+    faults.allow(r"503 \(Service Unavailable\)")
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+    with serving(address) as console:
+        page.goto(console.url)
+        banner = page.get_by_role("status").filter(has_text="The cluster has not answered since")
+        banner.wait_for()
+        text = banner.inner_text()
+        assert address in text, "what could not be reached"
+        assert "The page tries again by itself" in text
+        assert "from before" not in text, "there is nothing from before"
+        page.get_by_text("The cluster has not answered yet").wait_for()
+        page.goto("about:blank")  # the console ends before the page
+
+
+def test_commands_of_the_json_api_work_as_they_are_copied(
+    page: Page, broker: ottla.Broker, console_url: str
+) -> None:
+    page.goto(f"{console_url.rstrip('/')}/json-api?open=post_topics")
+    page.get_by_label("Command", exact=True).wait_for()
+    command = page.get_by_label("Command", exact=True).inner_text()
+    answer = answer_to(command)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["plan"]["name"] == "NAME"
+    with ottla.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        assert "NAME" not in admin.list_topics(), "it is a preview"
+    # What belongs into the path and the query stands there, to be replaced.
+    page.goto(f"{console_url.rstrip('/')}/json-api?open=get_group")
+    command = page.get_by_label("Command", exact=True).inner_text()
+    answer = answer_to(command)
+    assert (answer.status_code, "no group 'ID'" in answer.text) == (404, True), command
+    # Texts of the document are Markdown: no backtick is shown.
+    assert "`" not in page.locator("main").inner_text()
+
+
+def answer_to(command: str) -> httpx.Response:
+    """What the console answers to a command for curl."""
+    program, url, *options = shlex.split(command.replace("\\\n", " "))
+    given = list(zip(options[::2], options[1::2], strict=True))
+    headers = dict(text.split(": ", 1) for name, text in given if name == "-H")
+    bodies = [text for name, text in given if name == "-d"]
+    assert program == "curl"
+    return httpx.request(
+        "POST" if bodies else "GET",
+        url,
+        headers=headers,
+        content=bodies[0].encode() if bodies else None,
+        trust_env=False,
+    )

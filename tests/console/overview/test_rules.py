@@ -40,7 +40,7 @@ from ottla.console.cluster.snapshot import (
     TransactionSnapshot,
     is_below_min_in_sync,
 )
-from ottla.console.groups.standing import STUCK_MS, StandingGroup
+from ottla.console.groups.standing import STUCK_MS, StandingGroup, is_held_up
 from ottla.console.transactions.held import StandingOffset
 from ottla.console.transactions.watch import OpenOnPartitions
 from ottla.inspection.transactions import PartitionTransaction
@@ -326,6 +326,22 @@ def test_a_group_with_members_that_commits_nothing_is_stuck() -> None:
         "billing",
     )
     assert "90 records wait" in found.why
+
+
+def test_a_group_that_has_read_all_it_may_is_held_up_and_not_stuck() -> None:
+    waiting = group(60)
+    cluster = snapshot(topics=[topic(partition(stable=60))], groups=[waiting])
+    since = StandingGroup(NOW - STUCK_MS, {ORDERS: 60})
+    assert is_held_up(waiting, since, cluster)
+    assert not is_held_up(waiting, StandingGroup(NOW - STUCK_MS + 1, {ORDERS: 60}), cluster)
+    assert not is_held_up(waiting, None, cluster)
+    # It could read ten records more: that is no transaction's fault.
+    late = group(50)
+    assert not is_held_up(late, StandingGroup(NOW - STUCK_MS, {ORDERS: 50}), cluster)
+    free = snapshot(topics=[topic(partition())], groups=[group(98)])
+    assert not is_held_up(group(98), StandingGroup(NOW - STUCK_MS, {ORDERS: 98}), free)
+    empty = group(60, state=GroupState.EMPTY)
+    assert not is_held_up(empty, since, cluster)
 
 
 def test_markers_behind_the_last_record_are_no_lag() -> None:

@@ -146,6 +146,13 @@ def test_a_filter_that_makes_no_sense_says_so(cluster: RecordCluster, api: Recor
         assert part in text, text
     assert api.refused("GET", "/api/topics/nowhere/records/search")[0] == 404
     assert api.refused("GET", f"/api/topics/{topic}/records/search", limit=0)[0] == 400
+    for path in ("search", "export"):
+        for name in ("since_ms", "until_ms"):
+            for number in (-1, -(1 << 63), 1 << 63):
+                status, text = api.refused(
+                    "GET", f"/api/topics/{topic}/records/{path}", **{name: number}
+                )
+                assert (status, f"{name} is no time" in text) == (400, True), text
 
 
 def test_each_bound_ends_a_search_that_can_go_on(cluster: RecordCluster, api: RecordsApi) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.txn.desk import ABORT, COMMIT, NOW_MS, OFFSETS, A, B, Desk, became, ongoing
+from tests.core.txn.desk import ABORT, COMMIT, ID, NOW_MS, OFFSETS, A, B, Desk, became, ongoing
 
 from ottla.core.turn import ProducerIdentity
 from ottla.core.txn.states import TxnState
 from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
 
 NONE, ABORTABLE = ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE
 
@@ -117,3 +118,24 @@ def test_one_id_knows_nothing_of_another() -> None:
     assert other.producer_id != who.producer_id
     assert desk.add(other, A) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert desk.add(who, A, name="other") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_to_verify_many_partitions_takes_as_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader may ask for all its partitions at once, and the coordinator answers on its event loop."""
+    desk = Desk()
+    partitions = [TopicPartition("a", number) for number in range(2_000)]
+    who = became(desk.init())
+    assert desk.add(who, *partitions) is NONE
+    comparisons = 0
+
+    def equal(one: TopicPartition, other: object) -> bool:
+        nonlocal comparisons
+        comparisons += 1
+        return tuple.__eq__(one, other)
+
+    asked = [TopicPartition("a", number) for number in reversed(range(2_000))]
+    monkeypatch.setattr(TopicPartition, "__eq__", equal)
+    monkeypatch.setattr(TopicPartition, "__hash__", tuple.__hash__)
+    outcomes = desk.machine.verify(ID, who, asked)
+    assert outcomes == [None] * len(asked)
+    assert comparisons < 10 * len(asked)

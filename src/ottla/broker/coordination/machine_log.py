@@ -19,7 +19,7 @@ from ottla.records.batch import (
     split_batches,
 )
 from ottla.records.compression import Codec
-from ottla.records.control import MarkerType, parse_marker
+from ottla.records.control import MarkerType, marker_of
 from ottla.records.kernel import encode_records
 from ottla.records.record import Record
 from ottla.wire.types import MalformedMessageError
@@ -208,14 +208,13 @@ def _replay_batch(
             f"the batch at offset {header.base_offset} is damaged: the checksum is wrong. "
             "Put the segment back from a copy"
         )
-    records = read_batch(batch, 0)
     if header.is_control:
-        marker = parse_marker(records[0]) if records else None
+        marker = marker_of(batch, header)
         if marker is not None:
             apply_marker(machine, marker.type, header.producer_id)
         return
     producer_id = header.producer_id if header.is_transactional else None
-    for record in records:
+    for record in read_batch(batch, 0):
         try:
             event = codec.decode(record.key, record.value)
         except MalformedMessageError as error:

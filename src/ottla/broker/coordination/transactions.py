@@ -118,11 +118,10 @@ def refuse_partitions(
     is_forbidden: Callable[[str], bool] = lambda topic: False,
 ) -> list[Refused] | None:
     """The errors of partitions if some do not exist, or are of topics that the client may not write to."""
-    forbidden = {topic for topic, _ in partitions if is_forbidden(topic)}
-    errors = [_error(cluster, partition, forbidden) for partition in partitions]
-    if all(error is ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors):
+    forbidden = {topic for topic in {topic: None for topic, _ in partitions} if is_forbidden(topic)}
+    if not forbidden and None not in [cluster.topic_of(*partition) for partition in partitions]:
         return None
-    return [Refused(error) for error in errors]
+    return [Refused(_error(cluster, partition, forbidden)) for partition in partitions]
 
 
 def _error(cluster: Cluster, partition: TopicPartition, forbidden: set[str]) -> ErrorCode:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from ottla.access import Operation
@@ -32,7 +33,6 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
@@ -40,8 +40,6 @@ from ottla.wire.messages.add_partitions_to_txn import (
 FIRST_BATCHED_VERSION = 4
 FIRST_VERSION_OF_TRANSACTION_V2 = 5
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
-
-Errors = dict[TopicPartition, ErrorCode]
 
 
 def handle(
@@ -72,12 +70,13 @@ def _response_of_one(
     version: int, results: list[AddPartitionsToTxnResult]
 ) -> AddPartitionsToTxnResponse:
     (result,) = results
-    for topic in result.topic_results:
-        for partition in topic.results_by_partition:
-            error = ErrorCode(partition.partition_error_code)
-            partition.partition_error_code = fenced_before(
-                FIRST_VERSION_WITH_PRODUCER_FENCED, version, error
-            )
+    if version < FIRST_VERSION_WITH_PRODUCER_FENCED:
+        for topic in result.topic_results:
+            for partition in topic.results_by_partition:
+                error = ErrorCode(partition.partition_error_code)
+                partition.partition_error_code = fenced_before(
+                    FIRST_VERSION_WITH_PRODUCER_FENCED, version, error
+                )
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
 
 
@@ -95,7 +94,7 @@ def _answer_client(
         node, context.caller, Operation.WRITE, transaction.transactional_id
     )
     if refused is not None:
-        return _result(transaction, _partitions(transaction), refused)
+        return _result(transaction, refused)
     return _answer(node, transaction, VERSION_1, is_forbidden)
 
 
@@ -114,7 +113,7 @@ def _answer(
     is_forbidden: Callable[[str], bool] = lambda topic: False,
 ) -> NowOrLater[AddPartitionsToTxnResult]:
     partitions = _partitions(transaction)
-    respond = partial(_result, transaction, partitions)
+    respond = partial(_result, transaction)
     transactional_id = transaction.transactional_id
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     if not transaction.verify_only:
@@ -141,30 +140,27 @@ def _answer(
 
 
 def _result(
-    transaction: AddPartitionsToTxnTransaction,
-    partitions: Sequence[TopicPartition],
-    outcome: Sequence[Refused | None] | Refused | None,
+    transaction: AddPartitionsToTxnTransaction, outcome: Sequence[Refused | None] | Refused | None
 ) -> AddPartitionsToTxnResult:
-    """The outcome is that of each partition, or one for all of them."""
-    outcomes = (
-        [outcome] * len(partitions) if outcome is None or isinstance(outcome, Refused) else outcome
-    )
-    found = dict(zip(partitions, map(error_of, outcomes), strict=True))
+    """The outcome is that of each partition in the order of the request, or one for all of them."""
+    following: Iterator[ErrorCode]
+    if outcome is None or isinstance(outcome, Refused):
+        following = itertools.repeat(error_of(outcome))
+    else:
+        following = map(error_of, outcome)
     return AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id,
-        topic_results=[_topic_result(topic, found) for topic in transaction.topics],
-    )
-
-
-def _topic_result(topic: AddPartitionsToTxnTopic, errors: Errors) -> AddPartitionsToTxnTopicResult:
-    return AddPartitionsToTxnTopicResult(
-        name=topic.name,
-        results_by_partition=[
-            AddPartitionsToTxnPartitionResult(
-                partition_index=partition,
-                partition_error_code=errors[TopicPartition(topic.name, partition)],
+        topic_results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=partition, partition_error_code=next(following)
+                    )
+                    for partition in topic.partitions
+                ],
             )
-            for partition in topic.partitions
+            for topic in transaction.topics
         ],
     )
 

@@ -23,7 +23,7 @@ from ottla.broker.requests.produce_replies import Unsettled, acknowledge, refuse
 from ottla.broker.requests.request import NoReply, Reply, RequestContext
 from ottla.broker.security.authorization import refuse_topic, refuse_transactional_id
 from ottla.config.topic import TopicConfig
-from ottla.core.append import AT_ONCE, Prepared, prepare, prepare_within
+from ottla.core.append import Prepared, prepare, prepare_at_once
 from ottla.core.outcomes import Refused, TakesLong
 from ottla.core.produce import (
     FIRST_VERSION_WITH_TOPIC_IDS,
@@ -209,7 +209,13 @@ class ProduceSteps:
             if refused is not None:
                 refuse(response, refused)
                 return
-        prepared = prepare_within(data.records, config, self._now_ms, self._version, AT_ONCE)
+        prepared = prepare_at_once(
+            data.records,
+            config=config,
+            limits=shard.plain_limits,
+            now_ms=self._now_ms,
+            produce_version=self._version,
+        )
         if isinstance(prepared, TakesLong):
             assert data.records is not None
             partition, topic_id = _identity(shard)

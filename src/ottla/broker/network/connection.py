@@ -79,7 +79,7 @@ LINGER_SECONDS = 0.1
 # While small frames are handled, the clock is read once per this many bytes.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
 # The most bytes of requests that are answered together.
-PLAIN_BYTES = 16 << 10
+PLAIN_BYTES = 256 << 10
 NOWHERE = Endpoint("", 0)
 PRODUCE_KEY = info_of(ProduceRequest).api_key
 PRODUCE_NAME = "Produce"

@@ -239,11 +239,15 @@ class Shard:
         is_transactional = any(header.is_transactional for header in headers)
         if is_transactional:
             reach(CrashPoint.BEFORE_TRANSACTIONAL_APPEND)
-        partition = self.partition
-        data, extents = join_batches(
-            Extent, decided, headers, partition.end_offset, partition.leader_epoch
-        )
-        appended = self._write(data, decided, headers, extents, NO_TIMESTAMP, now_ms)
+        if len(decided) == 1:
+            # Its offset is written in place: a large batch is not copied.
+            appended = self._append(decided[0], headers[0], NO_TIMESTAMP, now_ms)
+        else:
+            partition = self.partition
+            data, extents = join_batches(
+                Extent, decided, headers, partition.end_offset, partition.leader_epoch
+            )
+            appended = self._write(data, decided, headers, extents, NO_TIMESTAMP, now_ms)
         if is_transactional:
             reach(CrashPoint.AFTER_TRANSACTIONAL_APPEND)
         return appended

@@ -14,8 +14,10 @@ from ottla.ports import Buffer
 from ottla.records.batch import BatchHeader
 
 # Where segments or their indexes are smaller, every batch is written by itself: one may begin a new segment.
-SMALLEST_SHARED_SEGMENT_BYTES: Final = 1 << 20
-SMALLEST_SHARED_INDEX_BYTES: Final = 64 << 10
+SMALLEST_SHARED_SEGMENT_BYTES: Final = 16 << 20
+SMALLEST_SHARED_INDEX_BYTES: Final = 1 << 20
+# Larger batches that need a closer look are left to the handler, which copies none and has a thread for the longest.
+CLOSER_LOOK_BYTES: Final = 16 << 10
 
 
 class Decided(NamedTuple):
@@ -76,6 +78,8 @@ class StagedAppends:
         if header is not None:
             data: Buffer = records
             append_time_ms, is_plain = NO_TIMESTAMP, True
+        elif len(records) > CLOSER_LOOK_BYTES:
+            return None
         else:
             # A copy, because timestamps are written in place: the handler has to find a refused batch as it came.
             prepared = prepare_within(bytearray(records), shard.config, now_ms, version, AT_ONCE)
@@ -90,7 +94,7 @@ class StagedAppends:
                 return None
             previous = self._producers.get(header.producer_id)
             if previous is None:
-                if not isinstance(shard.partition.decide_append(header), Append):
+                if not isinstance(shard.partition.decide_producer_batch(producer), Append):
                     return None
             elif not continues(previous, producer):
                 return None

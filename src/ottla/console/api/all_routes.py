@@ -7,6 +7,7 @@ from typing import Final
 from ottla.console.api import (
     apps,
     broker,
+    group_delete,
     group_rebalances,
     group_reset,
     groups,
@@ -39,6 +40,7 @@ ALL_ROUTES: Final[list[Route]] = with_openapi(
         *groups.ROUTES,
         *group_rebalances.ROUTES,
         *group_reset.ROUTES,
+        *group_delete.ROUTES,
         *transactions.ROUTES,
         *producers.ROUTES,
         *apps.ROUTES,

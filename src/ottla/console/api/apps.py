@@ -1,7 +1,7 @@
 """Apps by their retry and dead-letter topics; dead letters, one letter, replaying and dropping them.
 
-Names and offsets are the snapshot's, as far as the user may see it. Letters themselves, and what is counted of them,
-are read by the user's own connection, so the cluster decides who may.
+Names and offsets are those that the console has polled, of topics that the user may see. Letters are read and counted
+over the user's own connection, so the cluster decides who may.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from ottla.console.apps.letter_topics import (
 )
 from ottla.console.cluster.snapshot import ClusterSnapshot
 from ottla.console.http.errors import bad_request, not_found
+from ottla.console.http.parameters import check_times
 from ottla.console.http.routes import Call, Route
 from ottla.inspection.dead_letters.changes import Target, ToGroup, ToSource, ToTopic
 
@@ -340,6 +341,7 @@ async def letters(call: Call[LettersQuery, None]) -> LettersPage:
     query = call.query
     if not 0 < query.limit <= MAX_PAGE_LETTERS:
         raise bad_request(f"limit is 1 to {MAX_PAGE_LETTERS}")
+    check_times(query.since_ms, query.until_ms)
     before = _places_before(query.older)
     visible = await call.visible()
     snapshot = visible.snapshot
@@ -532,6 +534,7 @@ def _wanted(chosen: ChosenLetters) -> LetterFilter:
         raise bad_request(
             f"no more than {MAX_PLACES} letters can be named", "choose them by error or by time"
         )
+    check_times(chosen.since_ms, chosen.until_ms)
     places = frozenset(Place(each.partition, each.offset) for each in chosen.places)
     return LetterFilter(
         error=chosen.error,

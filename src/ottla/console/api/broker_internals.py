@@ -1,7 +1,7 @@
 """What an Ottla broker tells beyond Kafka's protocol: its log, its loop, its storage, its cleaner, its requests.
 
-Counts and times are for everybody. What names topics is cut to those that the user sees. The log and the metrics name
-clients, groups and topics in texts: they are for those who see all, and for admins.
+Every user may see counts and times. Lists that name topics are cut to those that the user sees. The texts of the log
+and the metrics name clients, groups and topics: only users who see everything, and admins, may read them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ P = TypeVar("P", PartitionName, Compaction, CompactedPartition)
 NOT_OFFERED: Final = "this cluster tells nothing beyond Kafka's protocol"
 HOW_TO_OFFER: Final = (
     "an Ottla broker does: start the console with --internals URL, where its metrics are, "
-    "or with the broker, by `ottla serve --console`"
+    "or with the broker, as ottla serve --console does"
 )
 MAX_LIMIT: Final = 1000
 

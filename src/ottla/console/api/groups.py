@@ -21,6 +21,7 @@ from ottla.console.console import Console
 from ottla.console.groups.record_lags import MAX_PARTITIONS, RecordLag
 from ottla.console.groups.standing import (
     WITHOUT_MEMBERS,
+    is_held_up,
     is_stuck,
     readable_lag,
     topics_read_by,
@@ -80,6 +81,8 @@ class GroupRow:
     is_rebalancing: bool
     is_stuck: bool
     """Whether it has members and a lag, and has committed nothing for a minute."""
+    is_held_up: bool
+    """The same, and all of the lag is behind last stable offsets: it waits for open transactions."""
     standing_since_ms: int | None
     """Since when a group with a lag has committed nothing, as far as the console has looked."""
     member_count: int | None
@@ -177,6 +180,11 @@ def _is_stuck(group: GroupSnapshot, console: Console, snapshot: ClusterSnapshot)
     )
 
 
+def _is_held_up(group: GroupSnapshot, console: Console, snapshot: ClusterSnapshot) -> bool:
+    watch, name = console.group_watch, group.group_id
+    return is_held_up(group, watch.standing.get(name), snapshot, watch.read_topics.get(name))
+
+
 def _order_by(sort: str, console: Console) -> Callable[[GroupSnapshot], Any]:
     match sort:
         case "state":
@@ -240,6 +248,7 @@ def _row(
         protocol_type=group.protocol_type,
         is_rebalancing=group.state in REBALANCING,
         is_stuck=_is_stuck(group, console, visible.snapshot),
+        is_held_up=_is_held_up(group, console, visible.snapshot),
         standing_since_ms=None if standing is None else standing.since_ms,
         member_count=None if described is None else len(described.members),
         topic_count=len(topics),
@@ -352,6 +361,7 @@ class GroupDetail:
     target_epoch: int | None
     is_rebalancing: bool
     is_stuck: bool
+    is_held_up: bool
     standing_since_ms: int | None
     lag: int | None
     end_is_stable: bool
@@ -404,6 +414,7 @@ async def group(call: Call[GroupQuery, None]) -> GroupDetail:
         target_epoch=described.target_assignment_epoch,
         is_rebalancing=described.state in REBALANCING,
         is_stuck=seen is not None and _is_stuck(seen, console, snapshot),
+        is_held_up=seen is not None and _is_held_up(seen, console, snapshot),
         standing_since_ms=None if standing is None else standing.since_ms,
         lag=sum(lags.values()) if lags or (committed and not unknown) else None,
         end_is_stable=not any(each.unstable_count for each in places if each is not None),

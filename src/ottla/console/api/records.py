@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, cast
 from ottla.client.admin_model.topics import TopicDescription
 from ottla.console.clients import Clients
 from ottla.console.http.errors import ApiError, bad_request, not_found
+from ottla.console.http.parameters import check_times
 from ottla.console.http.routes import Call, Download, Route, ServerEvent
 from ottla.console.records.copies import RecordCopies, copies_of
 from ottla.console.records.decoded import WantedFormat
@@ -200,6 +201,7 @@ async def search(call: Call[SearchQuery, None]) -> AsyncIterator[ServerEvent]:
         _check("max_bytes", query.max_bytes, MAX_SCANNED_BYTES),
         _check("max_seconds", query.max_seconds, MAX_SECONDS),
     )
+    check_times(query.since_ms, query.until_ms)
     filters = read_filters(query.filter)
     cursor = _cursor_of(query.cursor)
     topic = await _topic(call)
@@ -460,6 +462,7 @@ async def export_records(call: Call[ExportQuery, None]) -> Download:
     """What a search finds; a file that a bound has ended says so in its last line."""
     query = call.query
     _check("limit", query.limit, MAX_EXPORT)
+    check_times(query.since_ms, query.until_ms)
     filters = read_filters(query.filter)
     topic = await _topic(call)
     partitions = _partitions(topic, query.partition)

@@ -1,8 +1,8 @@
 """The subjects of the schema registry, their versions, levels and modes; checking, registering and deleting schemas.
 
-The registry is asked with the console's credentials, so the role in the console decides what a user may do there, and
-the topics that a user may see decide which subjects it sees (`console/registry/seen_subjects.py`). Previews compute
-what a change would do, and are open to viewers.
+The registry is asked with the console's credentials. So the role in the console decides what a user may do there, and
+the topics that a user may see decide which subjects the user sees. Previews compute what a change would do, and are
+open to viewers.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ async def create(call: Call[None, CreateBody]) -> CreateAnswer:
     plan = create_plan(created, body.configs)
     if body.preview:
         return CreateAnswer(plan)
-    await _seen(call.console, lambda snapshot: body.name in snapshot.topics)
+    await wait_until_polled(call.console, lambda snapshot: body.name in snapshot.topics)
     return CreateAnswer(plan, f"created {body.name}")
 
 
@@ -136,7 +136,7 @@ async def delete(call: Call[None, DeleteBody]) -> DeleteAnswer:
     topic_id = description.topic_id
     # By its id no other topic of this name can be meant.
     await admin.delete_topics([found.name] if topic_id is None else [topic_id])
-    await _seen(console, lambda snapshot: _id_of(snapshot, found.name) != topic_id)
+    await wait_until_polled(console, lambda snapshot: _id_of(snapshot, found.name) != topic_id)
     return DeleteAnswer(plan, f"deleted {found.name}")
 
 
@@ -252,7 +252,7 @@ async def add_partitions(call: Call[None, PartitionsBody]) -> PartitionsAnswer:
         topic = snapshot.topics.get(found.name)
         return topic is None or len(topic.partitions) > before
 
-    await _seen(call.console, is_seen)
+    await wait_until_polled(call.console, is_seen)
     return PartitionsAnswer(plan, f"{found.name} has {counted(body.total_count, 'partition')} now")
 
 
@@ -333,7 +333,7 @@ async def delete_records(call: Call[None, DeleteRecordsBody]) -> DeleteRecordsAn
     )
 
 
-async def _seen(console: Console, is_seen: Callable[[ClusterSnapshot], bool]) -> None:
+async def wait_until_polled(console: Console, is_seen: Callable[[ClusterSnapshot], bool]) -> None:
     """Wait for a snapshot that has the change, so that the page shows it at once."""
     deadline = time.monotonic() + SEEN_SECONDS
     asked_version = -1

@@ -218,6 +218,7 @@ class ClusterPoller:
             "state": "unreachable",
             "reason": in_process.without_hosts(reason),
             "since_ms": self._answered_at_ms,
+            "at_ms": None if self._snapshot is None else self._snapshot.at_ms,
         }
         self._live.send(ServerEvent("snapshot", state), is_state=True)
 

@@ -91,6 +91,20 @@ def readable_lag(
     return total
 
 
+def is_held_up(
+    group: GroupSnapshot,
+    standing: StandingGroup | None,
+    snapshot: ClusterSnapshot,
+    read_topics: Collection[str] | None = None,
+) -> bool:
+    """Whether a group stands that has read all it may: its lag is behind last stable offsets."""
+    if not is_stuck(group, standing, snapshot.at_ms):
+        return False
+    places = [snapshot.partition(*key) for key in group.committed or {}]
+    is_held = any(each is not None and each.unstable_count for each in places)
+    return is_held and readable_lag(group, snapshot, read_topics) == 0
+
+
 def topics_read_by(group: GroupDescription) -> frozenset[str]:
     """The topics that its members subscribe to, or have partitions of."""
     return frozenset(

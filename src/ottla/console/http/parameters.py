@@ -15,6 +15,7 @@ from ottla.console.http.errors import bad_request
 Q = TypeVar("Q")
 
 MAX_VALUE_CHARS: Final = 4096
+MAX_TIME_MS: Final = (1 << 63) - 1
 _YES: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -47,6 +48,13 @@ def query_of(wanted: type[Q], given: Sequence[tuple[str, str]]) -> Q:
         if field.name not in values and not has_default:
             raise bad_request(f"the query parameter {field.name!r} is missing")
     return wanted(**values)
+
+
+def check_times(since_ms: int | None, until_ms: int | None) -> None:
+    """Raise ApiError unless both are times that the protocol has: below zero are its names of other places."""
+    for name, at_ms in (("since_ms", since_ms), ("until_ms", until_ms)):
+        if at_ms is not None and not 0 <= at_ms <= MAX_TIME_MS:
+            raise bad_request(f"{name} is no time in milliseconds since 1970")
 
 
 @cache

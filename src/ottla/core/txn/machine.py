@@ -284,13 +284,13 @@ class TransactionMachine:
             return saved
         if not partitions:
             return None
-        added = dict.fromkeys((*saved.partitions, *partitions))
-        if saved.state is TxnState.ONGOING and len(added) == len(saved.partitions):
-            return None
         is_first = saved.state is not TxnState.ONGOING
+        added = dict.fromkeys(partitions if is_first else (*saved.partitions, *partitions))
+        if not is_first and len(added) == len(saved.partitions):
+            return None
         ongoing = saved._replace(
             state=TxnState.ONGOING,
-            partitions=tuple(dict.fromkeys(partitions)) if is_first else tuple(added),
+            partitions=tuple(added),
             started_at_ms=turn.now_ms if is_first else saved.started_at_ms,
             client_version=version,
         )
@@ -309,7 +309,7 @@ class TransactionMachine:
         saved = self._find(transactional_id, producer)
         if isinstance(saved, Refused):
             return [saved] * len(partitions)
-        inside = saved.partitions if saved.state is TxnState.ONGOING else ()
+        inside = set(saved.partitions) if saved.state is TxnState.ONGOING else ()
         outside = Refused(ErrorCode.TRANSACTION_ABORTABLE)
         return [None if partition in inside else outside for partition in partitions]
 

@@ -10,13 +10,14 @@ import { Age } from "../components/time.js";
 import { toast } from "../components/toast.js";
 import { View } from "../components/view.js";
 import { count, plural, rate, UNKNOWN } from "../format.js";
+import { DeleteDialog } from "../groups/delete_dialog.js";
 import { ResetDialog } from "../groups/reset_dialog.js";
-import { useQuery } from "../router.js";
+import { navigate, useQuery } from "../router.js";
 import { useAllows } from "../session.js";
 import { GroupLag } from "./group_lag.js";
 import { GroupMembers } from "./group_members.js";
 import { GroupRebalances } from "./group_rebalances.js";
-import { GroupState, protocolText, StuckBadge } from "./group_words.js";
+import { GroupState, HeldUpBadge, protocolText, StuckBadge } from "./group_words.js";
 
 export default function Group({ group }) {
   const [{ tab }] = useQuery({ tab: "lag" });
@@ -26,14 +27,22 @@ export default function Group({ group }) {
     ["members", "Members", answer && count(answer.member_count)],
     ["rebalances", "Rebalances"],
   ];
-  const [isResetting, setResetting] = useState(false);
-  const mayReset = useAllows("operator") && answer?.commits_offsets && answer.topics.length > 0;
-  const actions = mayReset && html`<${Button} icon="refresh" onClick=${() => setResetting(true)}>Reset offsets</${Button}>`;
+  const [dialog, setDialog] = useState(null);
+  const close = () => setDialog(null);
+  const mayChange = useAllows("operator") && answer;
+  const mayReset = mayChange && answer.commits_offsets && answer.topics.length > 0;
+  const actions = mayChange && html`${mayReset && html`<${Button} icon="refresh" onClick=${() => setDialog("reset")}>Reset offsets</${Button}>`}
+    <${Button} icon="trash" onClick=${() => setDialog("delete")}>Delete</${Button}>`;
   const done = ({ done: text }) => {
     toast(`${text}.`);
     reload();
   };
-  const badges = answer && html`<${GroupState} state=${answer.state} />${answer.is_stuck && html`<${StuckBadge} />`}`;
+  const deleted = ({ done: text }, isGroupGone) => {
+    toast(`${text.charAt(0).toUpperCase()}${text.slice(1)}.`);
+    if (isGroupGone) navigate("/groups");
+    else reload();
+  };
+  const badges = answer && html`<${GroupState} state=${answer.state} />${answer.is_stuck && html`<${StuckBadge} />`}${answer.is_held_up && html`<${HeldUpBadge} />`}`;
   return html`<${View} title=${group} crumbs=${[["Groups", "/groups"]]} badges=${badges} actions=${actions}>
     <${Problem} problem=${problem} onRetry=${reload} />
     ${!answer && !problem && html`<${Loading} lines=${8} />`}
@@ -43,18 +52,15 @@ export default function Group({ group }) {
       <${Summary} answer=${answer} />
       <${Tabs} tabs=${tabs.map(([id, title, note]) => [id, title, note ?? undefined])} current=${tab} />
       ${tab === "rebalances" ? html`<${GroupRebalances} group=${group} />` : tab === "members" ? html`<${GroupMembers} answer=${answer} />` : html`<${GroupLag} answer=${answer} />`}
-      ${isResetting && html`<${ResetDialog} answer=${answer} onClose=${() => setResetting(false)} onDone=${done} />`}`}
+      ${dialog === "reset" && html`<${ResetDialog} answer=${answer} onClose=${close} onDone=${done} />`}
+      ${dialog === "delete" && html`<${DeleteDialog} answer=${answer} onClose=${close} onDone=${deleted} />`}`}
   </${View}>`;
 }
 
-// As long as a group has to commit nothing to be called stuck.
-const STANDS_MS = 60000;
-
 // What a colleague would point at first.
 function Worries({ answer }) {
-  const { is_stuck: isStuck, standing_since_ms: since, held_count: held } = answer;
-  const isHeld = held > 0 && answer.member_count > 0 && since !== null && answer.at_ms - since >= STANDS_MS;
-  if (isHeld && !isStuck) {
+  const { is_stuck: isStuck, is_held_up: isHeldUp, standing_since_ms: since, held_count: held } = answer;
+  if (isHeldUp) {
     return html`<${Notice} kind="bad">It has committed nothing for <${Age} sinceMs=${since} />. Open transactions hold back ${plural(held, "offset")} in its partitions: consumers with read_committed wait for them. <a href="/transactions">See the transactions</a></${Notice}>`;
   }
   if (isStuck) {

@@ -22,6 +22,9 @@ export function GroupState({ state }) {
 export const StuckBadge = ({ sinceMs }) =>
   html`<${Badge} kind="bad" title="It has members and a lag, and has committed nothing for a minute or longer">Stuck${sinceMs && html` for <${Age} sinceMs=${sinceMs} />`}</${Badge}>`;
 
+export const HeldUpBadge = ({ sinceMs }) =>
+  html`<${Badge} kind="warn" title="It has read all that it may: its lag is behind last stable offsets, which open transactions hold back">Held up${sinceMs && html` for <${Age} sinceMs=${sinceMs} />`}</${Badge}>`;
+
 const PROTOCOLS = {
   Classic: ["Classic", "JoinGroup and SyncGroup: one member, the leader, assigns the partitions"],
   Consumer: ["Consumer", "The new protocol (KIP-848): the coordinator assigns, members move one by one"],

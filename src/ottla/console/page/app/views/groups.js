@@ -8,7 +8,7 @@ import { RelativeTime } from "../components/time.js";
 import { View } from "../components/view.js";
 import { count, plural, rate, UNKNOWN } from "../format.js";
 import { address } from "../router.js";
-import { GroupState, Protocol, StuckBadge } from "./group_words.js";
+import { GroupState, HeldUpBadge, Protocol, StuckBadge } from "./group_words.js";
 
 const STATES = [
   ["all", "Any state"],
@@ -60,7 +60,11 @@ function Topics({ topics, topic_count: total }) {
   return html`<span class="group-topics" title=${topics.join(", ")}>${shown.map((name, index) => html`${index > 0 && ", "}<a key=${name} href=${address(["topics", name])}>${name}</a>`)}${total > shown.length && html`<span class="muted"> +${count(total - shown.length)}</span>`}</span>`;
 }
 
-const State = ({ row }) => (row.is_stuck ? html`<${StuckBadge} sinceMs=${row.standing_since_ms} />` : html`<${GroupState} state=${row.state} />`);
+function State({ row }) {
+  if (row.is_stuck) return html`<${StuckBadge} sinceMs=${row.standing_since_ms} />`;
+  if (row.is_held_up) return html`<${HeldUpBadge} sinceMs=${row.standing_since_ms} />`;
+  return html`<${GroupState} state=${row.state} />`;
+}
 
 // A lag of markers only is no lag.
 function Records({ row }) {

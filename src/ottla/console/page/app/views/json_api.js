@@ -33,7 +33,7 @@ export default function JsonApi() {
     ${!answer && !problem && html`<${Loading} lines=${8} />`}
     ${answer && shown.length === 0 && html`<${Empty} icon="search" title="No such request">Search for a part of a path or of what it does.</${Empty}>`}
     ${answer && answer.tags.map(({ name, description }) => [name, description, shown.filter(({ tag }) => tag === name)]).filter(([, , some]) => some.length > 0).map(([name, description, some]) => html`<${Panel} key=${name} title=${titleOf(name)} flush>
-        <p class="api-about muted">${description}</p>
+        <p class="api-about muted">${withCode(description)}</p>
         <ul class="api-list">${some.map((each) => html`<li key=${each.id}><${Operation} operation=${each} isOpen=${each.id === open} onToggle=${() => choose(each.id)} schemas=${answer.components.schemas} /></li>`)}</ul>
       </${Panel}>`)}
   </${View}>`;
@@ -67,9 +67,9 @@ function Detail({ operation, schemas }) {
   const isStream = JSON.stringify(responses).includes("text/event-stream");
   const answered = responses["200"]?.content?.["application/json"]?.schema;
   const body = requestBody?.content["application/json"].schema;
-  const command = curlOf(operation);
+  const command = curlOf(operation, schemas);
   return html`<div class="stack">
-    <p>${description} <${Badge}>role ${operation["x-role"]}</${Badge}>${isStream && html` <${Badge} kind="info">server-sent events</${Badge}>`}</p>
+    <p>${withCode(description)} <${Badge}>role ${operation["x-role"]}</${Badge}>${isStream && html` <${Badge} kind="info">server-sent events</${Badge}>`}</p>
     <${Fields} title="Parameters" rows=${parameters.map(({ name, in: place, required, schema, description: text }) => ({ name, note: place === "query" ? "" : place, required, schema, text }))} />
     ${body && html`<${Fields} title="Body" rows=${rowsOf(body, schemas)} />`}
     ${answered && html`<${Fields} title="Answer" rows=${rowsOf(answered, schemas)} isAnswer />`}
@@ -81,9 +81,12 @@ function Fields({ title, rows, isAnswer = false }) {
   if (!rows.length) return null;
   return html`<div><h3>${title}</h3><div class="table-scroll" role="region" aria-label=${title} tabindex="0"><table class="table api-fields">
     <thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">Meaning</th></tr></thead>
-    <tbody>${rows.map(({ name, note, required, schema, text }) => html`<tr key=${name}><th scope="row" class="mono">${name}</th><td class="mono">${typeOf(schema)}</td><td class="wrapped">${[note, text ?? schema.description, !isAnswer && required && "has to be given", !isAnswer && schema.default !== undefined && schema.default !== "" && `${JSON.stringify(schema.default)} by default`].filter(Boolean).join("; ")}</td></tr>`)}</tbody>
+    <tbody>${rows.map(({ name, note, required, schema, text }) => html`<tr key=${name}><th scope="row" class="mono">${name}</th><td class="mono">${typeOf(schema)}</td><td class="wrapped">${withCode([note, text ?? schema.description, !isAnswer && required && "has to be given", !isAnswer && schema.default !== undefined && schema.default !== "" && `${JSON.stringify(schema.default)} by default`].filter(Boolean).join("; "))}</td></tr>`)}</tbody>
   </table></div></div>`;
 }
+
+// OpenAPI's texts are Markdown, of which ours have only `code`.
+const withCode = (text = "") => text.split("`").map((part, index) => (index % 2 ? html`<code class="mono">${part}</code>` : part));
 
 function rowsOf(schema, schemas) {
   const { properties = {}, required = [] } = resolved(schema, schemas);
@@ -102,11 +105,26 @@ function typeOf(schema) {
   return Array.isArray(schema.type) ? schema.type.join(" | ") : (schema.type ?? "any");
 }
 
-// In single quotes nothing means anything to a shell.
-function curlOf({ method, path, "x-has-preview": hasPreview, requestBody }) {
-  const lines = [`curl '${location.origin}${path}'`];
+// In single quotes nothing means anything to a shell. What has to be given is there, to be replaced.
+function curlOf({ method, path, parameters = [], "x-has-preview": hasPreview, requestBody }, schemas) {
+  const query = parameters.filter(({ in: place, required }) => place === "query" && required).map(({ name }) => `${name}=${name.toUpperCase()}`);
+  const lines = [`curl '${location.origin}${path.replace(/{(\w+)}/g, (_, name) => name.toUpperCase())}${query.length ? `?${query.join("&")}` : ""}'`];
   if (session.value?.needs_login || session.value?.logins.length) lines.push("-H 'Authorization: Bearer TOKEN'");
-  else if (method !== "GET") lines.push("-H 'x-csrf-token: TOKEN'");
-  if (requestBody) lines.push("-H 'content-type: application/json'", `-d '${hasPreview ? '{"preview": true}' : "{}"}'`);
+  else if (method !== "GET") lines.push(`-H 'x-csrf-token: ${session.value?.token ?? "TOKEN"}'`);
+  if (requestBody) {
+    const body = { ...exampleOf(requestBody.content["application/json"].schema, schemas), ...(hasPreview && { preview: true }) };
+    lines.push("-H 'content-type: application/json'", `-d '${JSON.stringify(body)}'`);
+  }
   return lines.join(" \\\n  ");
+}
+
+// The least that a body has to have: texts are the names of their fields.
+function exampleOf(schema, schemas, name = "text") {
+  const { type, enum: choices, anyOf, oneOf, items, properties = {}, required = [] } = resolved(schema, schemas);
+  if (choices) return choices[0];
+  if (anyOf ?? oneOf) return exampleOf((anyOf ?? oneOf)[0], schemas, name);
+  if (type === "object") return Object.fromEntries(required.map((each) => [each, exampleOf(properties[each] ?? {}, schemas, each)]));
+  if (type === "array") return [exampleOf(items ?? {}, schemas, name)];
+  if (type === "integer" || type === "number") return 0;
+  return type === "boolean" ? true : name.toUpperCase();
 }

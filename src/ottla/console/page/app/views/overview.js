@@ -23,7 +23,7 @@ export default function Overview() {
   const { answer, problem, reload } = useAnswer("/api/overview", {}, { live: true });
   const { answer: recent } = useAnswer("/api/overview/history", {}, { live: true });
   const { answer: long } = useAnswer(span === "long" ? "/api/overview/history" : null, { span }, { live: true });
-  return html`<${View} title="Overview" badges=${answer && html`<${Standing} counts=${answer.attention_counts} />`} lead=${answer && html`<${Lead} answer=${answer} />`}>
+  return html`<${View} title="Overview" badges=${answer && html`<${Standing} counts=${answer.attention_counts} parts=${answer.parts} />`} lead=${answer && html`<${Lead} answer=${answer} />`}>
     <${Problem} problem=${problem} onRetry=${reload} />
     ${!answer && !problem && html`<${Loading} lines=${8} />`}
     ${answer && html`<${Numbers} answer=${answer} history=${recent} />
@@ -38,9 +38,18 @@ function Lead({ answer: { cluster_id: id, totals, broker_count: brokers, is_whol
   return html`Cluster <span class="mono">${id ?? UNKNOWN}</span>: ${plural(brokers, "broker")}, <a href="/topics">${plural(totals.topic_count, "topic")}</a> with ${plural(totals.partition_count, "partition")}, <a href="/groups">${plural(totals.group_count, "group")}</a>${totals.size_bytes === null ? "" : `, ${bytes(totals.size_bytes)} on disk`}.${isWhole ? "" : " Topics, groups and sums are those that you may see."}`;
 }
 
-function Standing({ counts }) {
+// What the sentence about nothing being wrong speaks of. A console that has just begun has not been told all of it.
+const CHECKED = ["topics", "last stable offsets", "committed offsets", "log directories"];
+
+function isStillLooking(parts) {
+  const asked = new Set(parts.map(({ part }) => part));
+  return CHECKED.some((part) => !asked.has(part));
+}
+
+function Standing({ counts, parts }) {
   if (counts.bad) return html`<${Badge} kind="bad">${plural(counts.bad, "problem")}</${Badge}>`;
   if (counts.warn) return html`<${Badge} kind="warn">${plural(counts.warn, "warning")}</${Badge}>`;
+  if (isStillLooking(parts)) return html`<${Badge} kind="neutral">still looking</${Badge}>`;
   return html`<${Badge} kind="good">nothing wrong</${Badge}>`;
 }
 
@@ -101,7 +110,8 @@ function Nothing({ totals, parts }) {
     told.has("committed offsets") && "no group is stuck or falls behind",
     told.has("log directories") && "disks have room",
   ].filter(Boolean);
-  return html`<p class="all-well"><${Icon} name="good" /><span><b>Nothing is wrong.</b> ${checks.length ? `${checks.join(", ")}.`.replace(/^./, (first) => first.toUpperCase()) : "The cluster has told little yet."}</span></p>`;
+  const isEarly = isStillLooking(parts);
+  return html`<p class="all-well"><${Icon} name=${isEarly ? "info" : "good"} /><span><b>${isEarly ? "Nothing wrong was found yet." : "Nothing is wrong."}</b> ${checks.length ? `${checks.join(", ")}.`.replace(/^./, (first) => first.toUpperCase()) : "The cluster has told little yet."}</span></p>`;
 }
 
 // Charts
