@@ -408,7 +408,7 @@ def test_interrupted_polls_lose_nothing_that_is_lent(
     consumer, topic = reading(max_poll_records=2, fetch_max_wait_ms=5)
     raised = seed = 0
     # A quick machine is interrupted less often.
-    while seed < 15 or raised <= 5 and seed < 300:
+    while seed < 15 or (raised <= 5 and seed < 300):
         consumer.seek((topic, 0), 0)
         seen: list[int] = []
         deadline = time.monotonic() + WAIT_SECONDS
