@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 from tests.lasting import LASTING
 
-pytest_plugins = ["tests.second_chances"]
+pytest_plugins = ["tests.second_chances", "tests.quick_folders"]
 # An installed package has registered its pytest plugin already; a source tree on the path has not.
 if not entry_points(group="pytest11", name="ottla"):
     pytest_plugins.append("ottla.testing.plugin")

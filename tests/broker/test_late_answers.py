@@ -83,6 +83,9 @@ class LateHost:
     def now(self) -> float:
         return 0.0
 
+    def note_receive(self) -> float:
+        return 0.0
+
 
 class Client:
     """A client that has sent some requests at once."""

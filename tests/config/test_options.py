@@ -3,13 +3,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.config.admin import AdminConfig
 from ottla.config.broker import BrokerConfig
+from ottla.config.client_metrics import ClientMetricsConfig
+from ottla.config.consumer import ConsumerConfig
+from ottla.config.group import GroupOptions
+from ottla.config.listeners import ListenerConfig
 from ottla.config.options import (
     Config,
     ConfigOption,
@@ -21,8 +26,12 @@ from ottla.config.options import (
     option,
     options_of,
 )
+from ottla.config.producer import ProducerConfig
+from ottla.config.sasl import MechanismConfig, SaslConfig
+from ottla.config.tls import TlsConfig
 from ottla.config.topic import TopicConfig
 from ottla.errors import ConfigError
+from ottla.schemas.config import DeserializerConfig, RegistryConfig, SerializerConfig
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,11 @@ class OvenConfig(Config):
             raise ConfigError("fan.enable needs heat.degrees: raise it")
 
 
+CONFIG_CLASSES = (
+    *(TopicConfig, BrokerConfig, ListenerConfig, GroupOptions, ClientMetricsConfig),
+    *(ProducerConfig, ConsumerConfig, AdminConfig, MechanismConfig, SaslConfig, TlsConfig),
+    *(RegistryConfig, SerializerConfig, DeserializerConfig, OvenConfig),
+)
 ALL_OPTIONS = [
     known
     for config_class in (TopicConfig, BrokerConfig, OvenConfig)
@@ -189,3 +203,24 @@ def test_every_option_has_a_valid_default_and_a_sentence(known: ConfigOption) ->
     assert known.check(known.default) == known.default
     assert known.doc[0].isupper()
     assert known.doc.endswith(".")
+
+
+@pytest.mark.parametrize("config_class", CONFIG_CLASSES, ids=lambda each: each.__name__)
+def test_checking_a_default_changes_nothing(config_class: type[Config]) -> None:
+    """So a config checks only what differs from the defaults."""
+    for known in options_of(config_class).values():
+        checked = known.check(known.default)
+        assert checked == known.default
+        assert type(checked) is type(known.default), known.name
+
+
+@pytest.mark.parametrize("equal_to_default", [0, 0.0, False])
+def test_what_only_equals_a_default_is_checked(equal_to_default: Any) -> None:
+    """False equals 0.0 and 0, but is no number."""
+    if isinstance(equal_to_default, bool):
+        with pytest.raises(ConfigError, match="a number"):
+            OvenConfig(door_ratio=equal_to_default)
+    else:
+        config = OvenConfig(door_ratio=equal_to_default)
+        assert type(config.door_ratio) is float
+        assert config.given == set()

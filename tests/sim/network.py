@@ -113,6 +113,9 @@ class Host:
     def now(self) -> float:
         return self._loop.time()
 
+    def note_receive(self) -> float:
+        return self._loop.time()
+
 
 class _ServerEnd(asyncio.Transport):
     """The broker's end of a connection."""

@@ -191,7 +191,13 @@ def kill_at(folder: Path, patch: pytest.MonkeyPatch, call_number: int) -> list[s
     return calls
 
 
-@pytest.mark.long
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """For thousands of files, in memory where there is such a place: what is lost does not depend on where they are."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize(
     ("before", "killed", "after"),
     [
@@ -203,10 +209,10 @@ def kill_at(folder: Path, patch: pytest.MonkeyPatch, call_number: int) -> list[s
     ],
 )
 def test_a_kill_at_any_point_of_a_start_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int, killed: int, after: int
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, before: int, killed: int, after: int
 ) -> None:
-    patch_in(tmp_path, monkeypatch, os, "fsync", lambda descriptor: None)
-    source, folder = tmp_path / "source", tmp_path / "killed"
+    patch_in(temporary, monkeypatch, os, "fsync", lambda descriptor: None)
+    source, folder = temporary / "source", temporary / "killed"
     written = written_folder(source)
     arrange(source, before)
     before_kill = files_of(source), offsets_of_stores(source)

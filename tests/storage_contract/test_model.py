@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -190,9 +189,8 @@ class LocalLogModel(LogModel):
 
     def __init__(self) -> None:
         super().__init__()
-        # Thousands of syncs: in memory where there is such a place.
-        fast = "/dev/shm" if os.path.isdir("/dev/shm") else None
-        self.root = Path(tempfile.mkdtemp(prefix="ottla-model-", dir=fast))
+        # Thousands of syncs: in memory where there is such a place (tests/quick_folders.py).
+        self.root = Path(tempfile.mkdtemp(prefix="ottla-model-"))
         self.folder = self.root / "0"
         self.copies = 0
 

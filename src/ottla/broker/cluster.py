@@ -173,8 +173,8 @@ class Cluster:
 
     @property
     def controller_id(self) -> int:
-        """The node that clients see as the controller; all nodes do what they ask of it."""
-        return self.members.first
+        """The live node that clients see as the controller; all nodes do what they ask of it."""
+        return self.members.first_live
 
     def is_first_here(self, node_id: int) -> bool:
         """Whether a node does the work that is done once in a process."""

@@ -14,13 +14,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from ottla.broker.console.broker_console import BrokerConsole
-from ottla.broker.runtime import (
-    BrokerSettings,
-    RunningBroker,
-    certificate_of,
-    start_broker,
-)
+from ottla.broker.embedded_doors import CONSOLE, METRICS, EmbeddedDoors, path_of
+from ottla.broker.runtime import BrokerSettings, RunningBroker, start_broker
 from ottla.broker.security.client_settings import ClientSettings
 from ottla.broker.security.embedded_security import (
     Client,
@@ -33,7 +28,6 @@ from ottla.broker.security.first_users import ensure_users
 from ottla.config.broker import BrokerConfig, with_embedded_defaults
 from ottla.config.listeners import advertised_text, listener_text
 from ottla.config.options import dotted_names, options_of
-from ottla.doors.door import Door
 from ottla.errors import ConfigError, IllegalStateError
 from ottla.event_loop import new_event_loop
 from ottla.model import Endpoint
@@ -147,21 +141,22 @@ class Broker:
             listen = _secured(listen, self._security, given)
         _add_addresses(given, listen, advertise)
         config = BrokerConfig.read(with_embedded_defaults(given))
+        self._doors = EmbeddedDoors(
+            metrics=metrics,
+            metrics_certificate=path_of(metrics_certificate),
+            metrics_login=path_of(metrics_login),
+            console=console,
+            console_certificate=path_of(console_certificate),
+            console_login=path_of(console_login),
+            console_read_only=console_read_only,
+            console_allowed_hosts=tuple(console_allowed_hosts),
+        )
         self._settings = BrokerSettings(
             config=config,
             users={} if self._security is None else self._security.passwords,
             nodes=nodes,
-            metrics=_metrics_door(
-                metrics, config, certificate=metrics_certificate, login=metrics_login
-            ),
-            console=_console(
-                console,
-                config,
-                certificate=console_certificate,
-                login=console_login,
-                is_read_only=console_read_only,
-                allowed_hosts=tuple(console_allowed_hosts),
-            ),
+            metrics=self._doors.metrics_door(config),
+            console=self._doors.broker_console(config),
         )
         self._settings.validate()
         self._worker_count = workers
@@ -188,11 +183,6 @@ class Broker:
             raise ConfigError(
                 "nodes= are in this process and workers= are processes: give one of them"
             )
-        for name, door in (("metrics", settings.metrics), ("console", settings.console)):
-            if door is not None:
-                raise ConfigError(
-                    f"{name}= needs a broker of one process: leave out workers=, or {name}="
-                )
         from ottla.broker.workers.worker_sockets import check_ports
 
         check_ports(settings.config.all_listeners, self._worker_count)
@@ -253,21 +243,33 @@ class Broker:
     def metrics_url(self) -> str:
         """Where Prometheus finds the metrics, if the broker was made with `metrics="HOST:PORT"`."""
         self._check_runs()
-        door = None if self._running is None else self._running.metrics_door
+        door = self._settings.metrics
         if door is None:
             raise IllegalStateError(
                 'there are no metrics: make the broker with metrics="HOST:PORT"'
             )
-        return f"{door.at(_reachable(door.endpoint)).url}/metrics"
+        if self._workers is not None:
+            endpoint = self._workers.doors[METRICS]
+        else:
+            served = self._running_broker()[0].metrics_door
+            assert served is not None
+            endpoint = served.endpoint
+        return f"{door.at(_reachable(endpoint)).url}/metrics"
 
     @property
     def console_url(self) -> str:
         """Where a browser finds the console, if the broker was made with `console="HOST:PORT"`."""
         self._check_runs()
-        console = None if self._running is None else self._running.console
+        console = self._settings.console
         if console is None:
             raise IllegalStateError('there is no console: make the broker with console="HOST:PORT"')
-        return console.door.at(_reachable(console.door.endpoint)).url
+        if self._workers is not None:
+            endpoint = self._workers.doors[CONSOLE]
+        else:
+            served = self._running_broker()[0].console
+            assert served is not None
+            endpoint = served.door.endpoint
+        return console.door.at(_reachable(endpoint)).url
 
     @property
     def node_ids(self) -> list[int]:
@@ -435,6 +437,7 @@ class Broker:
             log_level=logging.getLevelName(
                 logging.getLogger("ottla.broker").getEffectiveLevel()
             ).lower(),
+            doors=self._doors,
         )
 
         async def start() -> EmbeddedSupervisor:
@@ -534,55 +537,6 @@ def _secured(listen: str | None, security: EmbeddedSecurity, options: Mapping[st
             "security= chooses the protocol of the broker's listener: leave it out, or name no listeners"
         )
     return f"{security.security.protocol}://{listen or DEFAULT_LISTEN}"
-
-
-def _metrics_door(
-    address: str | None,
-    config: BrokerConfig,
-    *,
-    certificate: str | os.PathLike[str] | None,
-    login: str | os.PathLike[str] | None,
-) -> Door | None:
-    if address is None:
-        if certificate is not None or login is not None:
-            raise ConfigError(
-                'metrics_certificate and metrics_login have no effect without metrics="HOST:PORT"'
-            )
-        return None
-    return Door.read(
-        "metrics",
-        address,
-        certificate=certificate,
-        certificate_otherwise=certificate_of(config),
-        login=login,
-    )
-
-
-def _console(
-    address: str | None,
-    config: BrokerConfig,
-    *,
-    certificate: str | os.PathLike[str] | None,
-    login: str | os.PathLike[str] | None,
-    is_read_only: bool,
-    allowed_hosts: tuple[str, ...],
-) -> BrokerConsole | None:
-    if address is None:
-        if certificate is not None or login is not None or is_read_only or allowed_hosts:
-            raise ConfigError(
-                "console_certificate, console_login, console_read_only and console_allowed_hosts have no effect "
-                'without console="HOST:PORT"'
-            )
-        return None
-    door = Door.read(
-        "console",
-        address,
-        certificate=certificate,
-        certificate_otherwise=certificate_of(config),
-    )
-    return BrokerConsole(
-        door, token_file=login, is_read_only=is_read_only, allowed_hosts=allowed_hosts
-    )
 
 
 def _all_reachable(endpoints: Mapping[str, Endpoint]) -> dict[str, Endpoint]:

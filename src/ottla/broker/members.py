@@ -137,11 +137,13 @@ class Members:
         return lost_at is None or self._clock.monotonic_seconds() < lost_at + RESTART_SECONDS
 
     @property
-    def first(self) -> int:
-        """The first node to which clients are sent; NO_LEADER if there is none."""
-        if not self._elsewhere:
-            return next(iter(self.here), NO_LEADER)
-        return next(iter(self.present), NO_LEADER)
+    def first_live(self) -> int:
+        """The first node that is live; NO_LEADER if there is none.
+
+        A node that is started again does not count: no partition makes clients wait for that one, another answers now.
+        """
+        live = (each.node_id for each in self._elsewhere.values() if each.is_live)
+        return min((*self.here, *live), default=NO_LEADER)
 
     @property
     def are_all_here(self) -> bool:

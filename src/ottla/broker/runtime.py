@@ -182,6 +182,8 @@ class RunningBroker:
         """`inherited` are sockets of the only node that were bound before, by the names of listeners."""
         self._settings = settings
         self._inherited = inherited
+        # Called before a node handles the requests of a receive.
+        self.before_requests: Callable[[], None] | None = None
         self._instruments = instruments
         self.cluster = cluster
         intercept = instruments.intercept_between_nodes
@@ -329,6 +331,7 @@ class RunningBroker:
         if self._instruments.intercept is not None:
             server.apis = self._instruments.intercept(server.apis)
         server.apis_between_nodes = self._apis_between_nodes
+        server.before_requests = self.before_requests
         if self._settings.is_watched or request_counts.logger.shows_debug:
             server.observe_requests()
         await server.bind()

@@ -10,8 +10,11 @@ import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
+from ottla.broker.embedded_doors import CONSOLE, METRICS
+from ottla.broker.runtime import BrokerSettings
 from ottla.broker.workers.child_processes import ChildProcesses, run_forking
 from ottla.broker.workers.message_channel import MessageChannel
 from ottla.broker.workers.messages import (
@@ -26,11 +29,16 @@ from ottla.broker.workers.messages import (
 )
 from ottla.broker.workers.supervisor import Supervisor, SupervisorSettings
 from ottla.cli import worker
+from ottla.cli.errors import CommandError
 from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.terminal import log_lines
 from ottla.config.broker import BrokerConfig
 from ottla.errors import OttlaError
+from ottla.model import Endpoint
 from ottla.ports import JsonValue
+
+if TYPE_CHECKING:
+    from ottla.cli.worker_neighbours import WorkerNeighbours
 
 PARENT_CHECK_SECONDS: Final = 1.0
 
@@ -75,6 +83,10 @@ class _Embedded:
         watch = asyncio.create_task(self._watch_parent())
         try:
             return await self._serve(settings)
+        except CommandError as error:
+            # Its advice is about flags of the command line.
+            self._channel.send(Failed.of(OttlaError(error.message)))
+            return FAILED
         except (OttlaError, OSError) as error:
             self._channel.send(Failed.of(error))
             return FAILED
@@ -82,23 +94,50 @@ class _Embedded:
             watch.cancel()
 
     async def _serve(self, told: Supervise) -> int:
+        config = BrokerConfig.read(told.options)
+        neighbours = _neighbours(told, config)
         self._supervisor = Supervisor(
             SupervisorSettings(
-                config=BrokerConfig.read(told.options),
+                config=config,
                 data_dir=told.data_dir,
                 worker_count=told.worker_count,
                 users=told.users,
                 log_format="json",
                 log_level=told.log_level,
+                tells_pages=neighbours is not None,
+                has_metrics_page=told.doors.metrics is not None,
             ),
             self._children,
+            inner_addresses=None if neighbours is None else neighbours.servers.addresses,
         )
         self._supervisor.members_changed = self._tell_members
-        await self._supervisor.start()
-        self._channel.send(Serving(self._supervisor.common_endpoints))
-        await self._stopping.wait()
-        await self._supervisor.stop()
+        try:
+            if neighbours is not None:
+                await neighbours.begin(self._supervisor)
+            await self._supervisor.start()
+            try:
+                await self._serve_until_stopped(neighbours)
+            finally:
+                if neighbours is not None:
+                    await neighbours.end()
+                await self._supervisor.stop()
+        finally:
+            if neighbours is not None:
+                await neighbours.close()
         return DONE
+
+    async def _serve_until_stopped(self, neighbours: WorkerNeighbours | None) -> None:
+        doors: dict[str, Endpoint] = {}
+        if neighbours is not None:
+            await neighbours.serve()
+            for name, door in (
+                (METRICS, neighbours.metrics_door),
+                (CONSOLE, neighbours.console_door),
+            ):
+                if door is not None:
+                    doors[name] = door.endpoint
+        self._channel.send(Serving(self._supervisor.common_endpoints, doors))
+        await self._stopping.wait()
 
     def _tell_members(self) -> None:
         self._channel.send(MembersChanged(list(self._supervisor.members.values())))
@@ -137,6 +176,24 @@ class _Embedded:
 
     async def _set_passwords(self, passwords: Mapping[str, str]) -> None:
         await self._supervisor.set_passwords(passwords)
+
+
+def _neighbours(told: Supervise, config: BrokerConfig) -> WorkerNeighbours | None:
+    """The metrics and the console; None if there are neither."""
+    if not told.doors.are_any:
+        return None
+    # They take a tenth of a second to import.
+    from ottla.cli.worker_neighbours import WorkerNeighbours
+
+    console = told.doors.broker_console(config)
+    settings = BrokerSettings(
+        config,
+        data_dir=told.data_dir,
+        metrics=told.doors.metrics_door(config),
+        console=None if console is None else replace(console, log_format="json"),
+        users=told.users,
+    )
+    return WorkerNeighbours(settings, registry=None, worker_count=told.worker_count)
 
 
 if __name__ == "__main__":

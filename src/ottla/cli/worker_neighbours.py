@@ -65,6 +65,11 @@ class WorkerNeighbours:
         return None if self._listener is None else self._listener.door
 
     @property
+    def console_door(self) -> Door | None:
+        """Where browsers find the console."""
+        return None if self._console is None else self._console.door
+
+    @property
     def registry_door(self) -> Door | None:
         return None if self._registry is None else self._registry.door
 

@@ -312,9 +312,13 @@ class Config:
 
     def __post_init__(self) -> None:
         changed = set[str]()
-        for known in options_of(type(self)).values():
-            value = known.check(getattr(self, known.field_name))
-            object.__setattr__(self, known.field_name, value)
+        for field_name, known in _fields_of(type(self)):
+            value = getattr(self, field_name)
+            # Most options have their default, which is as its check would have it.
+            if value is known.default:
+                continue
+            value = known.check(value)
+            object.__setattr__(self, field_name, value)
             if value != known.default:
                 changed.add(known.name)
         for name, value in self.scoped.items():
@@ -373,6 +377,17 @@ def options_of(config_class: type[Config]) -> Mapping[str, ConfigOption]:
                 options[name] = ConfigOption(name=name, **declared.metadata[_METADATA_KEY])
         _OPTIONS[config_class] = options
     return _OPTIONS[config_class]
+
+
+_FIELDS: dict[type[Config], tuple[tuple[str, ConfigOption], ...]] = {}
+
+
+def _fields_of(config_class: type[Config]) -> tuple[tuple[str, ConfigOption], ...]:
+    """The options of a config class with the names of their fields."""
+    if config_class not in _FIELDS:
+        options = options_of(config_class).values()
+        _FIELDS[config_class] = tuple((known.field_name, known) for known in options)
+    return _FIELDS[config_class]
 
 
 def find_option(config_class: type[Config], name: str) -> ConfigOption:

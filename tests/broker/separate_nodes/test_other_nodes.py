@@ -18,6 +18,9 @@ from ottla.errors import ErrorCode, IllegalStateError
 from ottla.model import NO_LEADER, Endpoint, TopicPartition
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
+from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
+from ottla.wire.messages.describe_quorum import PartitionData as QuorumPartition
+from ottla.wire.messages.describe_quorum import TopicData as QuorumTopic
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest
 from ottla.wire.messages.elect_leaders import TopicPartitions as Elected
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -84,6 +87,36 @@ def test_partitions_of_a_node_that_is_started_again_wait_for_it_with_a_higher_ep
             assert new.leader_id == old.leader_id
             is_its = old.leader_id == 2
             assert (new.leader_epoch > old.leader_epoch) == is_its
+
+    run(scenario)
+
+
+def test_the_controller_is_a_live_node() -> None:
+    """Admin clients send their requests to it: nothing makes them wait for one that is started again."""
+
+    async def scenario() -> None:
+        nodes = await started()
+
+        async def controllers_at(node_id: int) -> tuple[int, int, int]:
+            metadata = await nodes.answer(nodes[node_id].call(MetadataRequest(topics=[])))
+            request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+            described = await nodes.answer(nodes[node_id].call(request))
+            asked = QuorumTopic(
+                topic_name="__cluster_metadata",
+                partitions=[QuorumPartition(partition_index=0)],
+            )
+            quorum = await nodes.answer(nodes[node_id].call(DescribeQuorumRequest(topics=[asked])))
+            leader = quorum.topics[0].partitions[0].leader_id
+            assert [each.node_id for each in quorum.nodes] == [leader]
+            return metadata.controller_id, described.controller_id, leader
+
+        assert await controllers_at(3) == (1, 1, 1)
+        nodes.kill(1)
+        for node_id in (2, 3):
+            assert await controllers_at(node_id) == (2, 2, 2)
+        nodes.begin(1)
+        for node_id in (1, 2, 3):
+            assert await controllers_at(node_id) == (1, 1, 1)
 
     run(scenario)
 

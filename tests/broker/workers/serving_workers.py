@@ -31,6 +31,18 @@ threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 from ottla.cli.main import main
 sys.exit(main())
 """
+# The third fork is that of a worker that has died.
+WITHOUT_A_FORK = """
+import errno, itertools, os, sys
+from ottla.cli.main import main
+forks = itertools.count(1)
+def fork(fork=os.fork):
+    if next(forks) == 3:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+    return fork()
+os.fork = fork
+sys.exit(main())
+"""
 
 
 class ServingWorkers(ServeProcess):
@@ -87,6 +99,13 @@ class ImpatientSupervisor(ServingWorkers):
 
     def _program(self) -> list[str]:
         return ["-c", IMPATIENT]
+
+
+class SupervisorWithoutAFork(ServingWorkers):
+    """One whose third fork the system refuses."""
+
+    def _program(self) -> list[str]:
+        return ["-c", WITHOUT_A_FORK]
 
 
 class WorkersOfThreads(ServingWorkers):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from ottla.broker.workers.catalog_commits import CatalogCommits
+import pytest
+
+from ottla.broker.workers import catalog_commits
+from ottla.broker.workers.catalog_commits import HANGING_APPLY_SECONDS, CatalogCommits
 from ottla.broker.workers.messages import (
     Applied,
     CatalogCopy,
@@ -17,10 +21,12 @@ from ottla.broker.workers.messages import (
     Message,
     NotCommitted,
 )
+from ottla.broker.workers.worker_channel import FRESH_SECONDS
 from ottla.ports import JsonValue, StorageError
 from ottla.storage.memory.store import MemoryCatalog
 
 HOURS = 3600.0
+HANG_SECONDS = 2.0
 
 
 class Stage:
@@ -117,6 +123,41 @@ def test_a_worker_that_does_not_answer_is_given_up_waiting_for() -> None:
         assert await stage.answers(1) == [Committed(7, 1)]
 
     run(test, apply_seconds=0.0)
+
+
+def test_a_worker_that_hangs_holds_up_one_commit_and_others_only_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catalog_commits, "HANGING_APPLY_SECONDS", 0.05)
+
+    async def test(stage: Stage) -> None:
+        stage.serve(1, 2)
+        stage.commits.commit(1, Commit(7, {"a": 1}, 0))
+        stage.commits.applied(1, Applied(1))
+        await asyncio.wait_for(stage.commits.applied_by_all(), 60)
+        # Worker 2 has had its time: the next commit does not give it the same time again.
+        began = time.monotonic()
+        stage.commits.commit(1, Commit(8, {"a": 2}, 1))
+        stage.commits.applied(1, Applied(2))
+        assert (await stage.answers(1))[-1] == Committed(7, 1), (
+            "a worker that wakes up catches up first"
+        )
+        await asyncio.wait_for(stage.commits.applied_by_all(), 60)
+        assert (await stage.answers(1))[-1] == Committed(8, 2)
+        assert time.monotonic() - began < HANG_SECONDS
+        # It has said something: it does not hang any more.
+        stage.commits.applied(2, Applied(1))
+        stage.commits.commit(1, Commit(9, {"a": 3}, 2))
+        stage.commits.applied(1, Applied(3))
+        assert (await stage.answers(1))[-1] == Committed(8, 2)
+        stage.commits.applied(2, Applied(3))
+        assert (await stage.answers(1))[-1] == Committed(9, 3)
+
+    run(test, apply_seconds=HANG_SECONDS)
+
+
+def test_no_worker_serves_by_a_catalog_for_which_it_is_not_waited_any_more() -> None:
+    assert FRESH_SECONDS < HANGING_APPLY_SECONDS / 2
 
 
 def test_of_two_decisions_at_one_revision_the_second_is_refused() -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.broker.workers.serving_workers import WAIT_SECONDS, ask_versions, wait_until_gone
+from tests.waiting import in_time
 
 import ottla
 import ottla.testing
@@ -77,6 +82,26 @@ def test_a_killed_node_is_started_again_at_its_address(broker: ottla.Broker) -> 
     assert broker.node_ids == [1, 2]
     assert broker.address_of(2) == address
     assert ask_versions(address)
+
+
+def test_a_node_that_is_killed_again_and_again_is_started_again_at_once(
+    broker: ottla.Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The program asked for it, so nothing is wrong with the node."""
+    caplog.set_level(logging.INFO, "ottla.broker")
+    for _ in range(4):
+        broker.kill_node(1)
+        broker.start_node(1)
+
+    def pauses() -> list[object]:
+        ended = [each for each in caplog.records if getattr(each, "event", "") == "worker_ended"]
+        return [each.args["seconds"] for each in ended if isinstance(each.args, dict)]
+
+    deadline = time.monotonic() + WAIT_SECONDS
+    while len(pauses()) < 4:  # a thread logs what the processes say
+        in_time(deadline, f"pauses: {pauses()}")
+        time.sleep(0.01)
+    assert pauses() == [0.0] * 4
 
 
 def test_what_is_not_there_is_an_error(broker: ottla.Broker) -> None:
@@ -168,6 +193,59 @@ def test_brokers_for_tests_have_their_nodes_in_the_process() -> None:
     options: dict[str, Any] = {"workers": 2}
     with pytest.raises(ConfigError, match=r"need nodes in this process: give nodes="):
         ottla.testing.Broker(**options)
+
+
+def page_of(url: str, **headers: str) -> str:
+    request = urllib.request.Request(url, headers=headers)
+    with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as response:
+        return str(response.read(), "utf-8")
+
+
+def test_metrics_are_those_of_all_nodes_and_go_on_when_one_is_killed(tmp_path: Path) -> None:
+    logins = tmp_path / "logins"
+    logins.write_text("a-token-of-a-scraper\n")
+    logins.chmod(0o600)
+    with ottla.Broker(workers=2, metrics="127.0.0.1:0", metrics_login=logins) as found:
+        url, token = found.metrics_url, {"Authorization": "Bearer a-token-of-a-scraper"}
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            page_of(url)
+        assert 'ottla_worker_up{node="2"} 1' in page_of(url, **token)
+        found.kill_node(2)
+        found.start_node(2)
+        assert found.metrics_url == url
+        assert 'ottla_worker_up{node="2"} 1' in page_of(url, **token)
+        with pytest.raises(IllegalStateError, match="there is no console"):
+            _ = found.console_url
+    with pytest.raises(OSError, match="refused"):
+        page_of(url, **token)
+
+
+@pytest.mark.long
+def test_a_console_shows_all_nodes_and_ends_with_the_broker() -> None:
+    pytest.importorskip("uvicorn")
+    with ottla.Broker(workers=2, console="127.0.0.1:0", console_read_only=True) as found:
+        url = found.console_url
+        rows = json.loads(page_of(f"{url}/api/brokers"))["rows"]
+        assert {f"{row['host']}:{row['port']}" for row in rows} == {
+            found.address_of(node_id) for node_id in (1, 2)
+        }
+        with pytest.raises(IllegalStateError, match="there are no metrics"):
+            _ = found.metrics_url
+    with pytest.raises(OSError, match="refused"):
+        page_of(url)
+
+
+def test_an_address_of_the_metrics_that_is_taken_is_an_error_of_the_start(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(OttlaError, match=f"cannot listen on {address}") as raised:
+            ottla.Broker(workers=2, metrics=address, data_dir=tmp_path / "d").start()
+    assert "--" not in str(raised.value)  # no flag of a command that nobody has called
+
+
+def test_a_login_of_metrics_that_there_are_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no effect without metrics="):
+        ottla.Broker(workers=2, metrics_login="logins")
 
 
 def test_users_can_be_added_while_it_runs() -> None:

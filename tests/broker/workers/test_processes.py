@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from tests.broker.processes import ServeProcess
 from tests.broker.workers.serving_workers import (
     WAIT_SECONDS,
     ImpatientSupervisor,
+    SupervisorWithoutAFork,
     WorkersOfThreads,
     ask_versions,
     connected,
@@ -249,6 +251,69 @@ def test_a_worker_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None
         assert broker.stop() == 0
     finally:
         broker.kill()
+
+
+def test_a_process_that_cannot_be_started_is_tried_again_and_others_are_not_touched(
+    tmp_path: Path,
+) -> None:
+    broker = SupervisorWithoutAFork(tmp_path)
+    try:
+        broker.begin(2)
+        second = broker.pid_of(2)
+        broker.kill_worker(1)
+        broker.wait_for("worker_started", count=2, node=1)
+        reasons = [each["reason"] for each in broker.told("worker_ended", node=1)]
+        assert "it could not be started: [Errno 11] Resource temporarily unavailable" in reasons
+        assert broker.pid_of(2) == second
+        assert ask_versions(broker.addresses()[1])
+        assert broker.stop() == 0
+    finally:
+        broker.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of another process")
+def test_a_supervisor_without_free_descriptors_leaves_no_process_and_goes_on(
+    tmp_path: Path,
+) -> None:
+    with serving_workers(tmp_path, 2) as broker:
+        used = descriptors_of(broker.pid)
+        # Enough for the channel to a new worker, and not for what that has to be told.
+        before = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (max(used) + 2, before[1]))
+        broker.kill_worker(1)
+        failed = broker.wait_for("worker_ended", count=2, node=1)
+        assert "Too many open files" in failed["reason"]
+        assert ask_versions(broker.addresses()[2])
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, before)
+        broker.wait_for("worker_started", count=2, node=1)
+        assert ask_versions(broker.addresses()[1])
+        assert sorted(broker.children()) == sorted([broker.pid_of(1), broker.pid_of(2)])
+        assert len(descriptors_of(broker.pid)) == len(used)
+        assert broker.stop() == 0
+
+
+def test_restarts_leave_no_descriptors_and_processes_behind(tmp_path: Path) -> None:
+    with serving_workers(tmp_path, 2) as broker:
+        pids = {node_id: broker.pid_of(node_id) for node_id in (1, 2)}
+        ask_versions(broker.addresses()[1])
+        used = [len(descriptors_of(each)) for each in (broker.pid, *pids.values())]
+        for number in range(2, 6):
+            # One that is asked to end; a killed one waits longer with each time.
+            broker.kill_worker(1, signal.SIGTERM)
+            broker.wait_for("worker_started", count=number, node=1)
+        assert ask_versions(broker.addresses()[1])
+        left = [broker.pid, broker.pid_of(1), broker.pid_of(2)]
+        deadline = time.monotonic() + WAIT_SECONDS
+        while [len(descriptors_of(each)) for each in left] != used:
+            in_time(deadline, f"{used} descriptors have become others")
+            time.sleep(0.02)
+        assert broker.pid_of(2) == pids[2]
+        assert sorted(broker.children()) == sorted(left[1:])
+        assert broker.stop() == 0
+
+
+def descriptors_of(pid: int) -> list[int]:
+    return [int(name) for name in os.listdir(f"/proc/{pid}/fd")]
 
 
 def test_the_log_has_the_node_of_each_worker(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -169,6 +170,72 @@ def test_a_change_is_followed_before_the_commit_is_answered() -> None:
         assert await committing == 8
         assert seen == [7, 8]
         assert await both.next() == Applied(8)
+
+    run(test)
+
+
+def test_a_worker_catches_up_before_it_handles_requests() -> None:
+    async def test(both: Pair) -> None:
+        seen: list[int] = []
+        both.worker.follow_catalog(lambda revision, changes: seen.append(revision))
+        for revision in range(1, 4):
+            both.supervisor.send(Changed(revision, {"a": "x" * 50_000}))
+        # Without a turn of the loop: the requests that are next in this turn are handled by what was sent before.
+        both.worker.catch_up()
+        assert seen == [1, 2, 3]
+
+    run(test)
+
+
+def test_a_change_that_cannot_be_followed_ends_the_worker() -> None:
+    """It would serve by a catalog that others have left behind, and would be told the same change again and again."""
+
+    async def test(both: Pair) -> None:
+        seen: list[int] = []
+
+        def follow(revision: int, changes: object) -> None:
+            seen.append(revision)
+            raise RuntimeError("a bug")
+
+        both.worker.follow_catalog(follow)
+        both.supervisor.send(Changed(7, {"a": 2}))
+        both.supervisor.send(Changed(8, {"a": 3}))
+        async with asyncio.timeout(10):
+            while len(both.ends) < 2:
+                await asyncio.sleep(0)
+        assert sorted(map(str, both.ends)) == [
+            "None",
+            "what it said could not be acted on: RuntimeError('a bug')",
+        ]
+        assert seen == [7]
+
+    run(test)
+
+
+def test_descriptors_that_cannot_be_copied_leave_nothing_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(both: Pair) -> None:
+        read, write = os.pipe()
+        copies: list[int] = []
+
+        def dup(descriptor: int, copy: Callable[[int], int] = os.dup) -> int:
+            if copies:
+                raise OSError(errno.EMFILE, "Too many open files")
+            copies.append(copy(descriptor))
+            return copies[-1]
+
+        monkeypatch.setattr(os, "dup", dup)
+        with pytest.raises(OSError, match="Too many open files"):
+            both.supervisor.send(Accepted(1, "peers"), [write, write])
+        monkeypatch.undo()
+        os.close(write)
+        os.set_blocking(read, False)
+        assert os.read(read, 1) == b""  # nobody has the other end
+        os.close(read)
+        # The channel is as it was.
+        both.supervisor.send(MEMBERS)
+        await both.members_known()
 
     run(test)
 

@@ -31,8 +31,8 @@ ARGUMENTS = [
 DEADLINE_MS = 15_000
 
 
-# Of a module and not of the session: while playwright runs, no other test of this process can use asyncio.run().
-@pytest.fixture(scope="module")
+# Of the package and not of the session: while playwright runs, no other test of this process can use asyncio.run().
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Chromium; without it, or without playwright, the tests are skipped."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

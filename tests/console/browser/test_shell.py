@@ -117,14 +117,16 @@ def test_the_theme_follows_the_system_until_one_is_chosen(page: Page, console_ur
     assert background() == dark, "the choice is kept"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_views_are_accessible(page: Page, console_url: str, theme: Theme, tmp_path: Path) -> None:
-    use_theme(page, theme)
+def test_views_are_accessible(page: Page, console_url: str, tmp_path: Path) -> None:
+    """In the dark only contrast is looked at again: a theme changes colours and nothing else."""
+    rules: dict[Theme, tuple[str, ...]] = {"light": (), "dark": ("color-contrast",)}
     for path, title in VIEWS.items():
         page.goto(console_url.rstrip("/") + path)
         heading(page, title)
-        assert_accessible(page)
-        screenshot(page, f"empty-{path.strip('/') or 'overview'}-{theme}", tmp_path)
+        for theme, chosen in rules.items():
+            use_theme(page, theme)
+            assert_accessible(page, *chosen)
+            screenshot(page, f"empty-{path.strip('/') or 'overview'}-{theme}", tmp_path)
 
 
 def test_a_telephone_is_wide_enough(page: Page, console_url: str, tmp_path: Path) -> None:

@@ -166,6 +166,10 @@ class Host(Protocol):
 
     def now(self) -> float: ...
 
+    def note_receive(self) -> float:
+        """The time; what has to be known before requests are handled is known from now on."""
+        ...
+
 
 class Connection(asyncio.BufferedProtocol):
     """One client."""
@@ -298,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._host.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active = self._host.now()
+        self.last_active = self._host.note_receive()
         self._traffic.received_bytes += nbytes
         if self._buffer.filled:
             self._buffer.filled += nbytes

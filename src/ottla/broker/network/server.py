@@ -74,6 +74,8 @@ class Server:
         # What other nodes ask over links.
         self.apis_between_nodes: Mapping[int, Api[Any, Any]] = SERVED
         self.api_counts: list[ApiCounts] = []
+        # Called before the requests of each receive are handled.
+        self.before_requests: Callable[[], None] | None = None
         self.traffic = Traffic()
         self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.buffers = Buffers()
@@ -136,6 +138,11 @@ class Server:
         return self.node.options.config.socket_request_max_bytes
 
     def now(self) -> float:
+        return self._loop.time()
+
+    def note_receive(self) -> float:
+        if self.before_requests is not None:
+            self.before_requests()
         return self._loop.time()
 
     def observe_requests(self) -> None:

@@ -1,7 +1,9 @@
 """The catalog as the supervisor has it: commits of workers, and who acts by which revision.
 
 A commit is answered when every live worker acts by it, so that a client that was told of a change finds it in force at
-every node. A worker that does not say so in time is not waited for: it hangs, and is killed later, or it is busy.
+every node. A worker that does not say so in time is not waited for: it hangs, and is killed later, or it is busy. Later
+commits wait for it only a moment until it says something: it handles no request by a catalog that is older than that
+(`WorkerChannel.catch_up`), so that it acts by the change before it serves anybody who was told of it.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from ottla.broker.workers.messages import (
 from ottla.ports import Catalog, CatalogConflictError, JsonValue, StorageError
 
 APPLY_SECONDS: Final = 2.0
+# For those that had that time before: more than FRESH_SECONDS of `worker_channel.py`.
+HANGING_APPLY_SECONDS: Final = 0.25
 
 Send = Callable[[Message], None]
 
@@ -48,6 +52,8 @@ class CatalogCommits:
         # The revisions by which workers act.
         self._applied: dict[int, int] = {}
         self._waits: list[_Wait] = []
+        # Workers that did not act by a revision in time, and have said nothing since.
+        self._given_up: set[int] = set()
 
     def add(self, node_id: int, send: Send) -> None:
         """A worker is started: it gets the catalog, and every change from now on."""
@@ -64,6 +70,7 @@ class CatalogCommits:
         self._sends.pop(node_id, None)
         self._applied.pop(node_id, None)
         self._live.discard(node_id)
+        self._given_up.discard(node_id)
         self._end_waits()
 
     def commit(self, node_id: int, message: Commit) -> None:
@@ -94,14 +101,21 @@ class CatalogCommits:
     def applied(self, node_id: int, message: Applied) -> None:
         """A worker acts by a revision."""
         self._applied[node_id] = message.revision
+        self._given_up.discard(node_id)
         self._end_waits()
 
     def applied_by_all(self) -> asyncio.Future[None]:
         """Done when every live worker acts by the newest revision, or has had its time."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self._waits.append(_Wait(self._catalog.revision, done, set(self._live)))
-        deadline = loop.call_later(self._apply_seconds, self._settle, done)
+        wait = _Wait(self._catalog.revision, done, set(self._live))
+        self._waits.append(wait)
+        deadline = loop.call_later(self._apply_seconds, self._give_up, wait)
+        if self._given_up:
+            hanging_deadline = loop.call_later(
+                min(HANGING_APPLY_SECONDS, self._apply_seconds), self._skip_hanging, wait
+            )
+            done.add_done_callback(lambda _: hanging_deadline.cancel())
         done.add_done_callback(lambda _: deadline.cancel())
         self._end_waits()
         return done
@@ -111,6 +125,16 @@ class CatalogCommits:
         for wait in self._waits:
             wait.done.cancel()
         self._waits.clear()
+
+    def _give_up(self, wait: _Wait) -> None:
+        """Workers that have had their time are not waited for."""
+        if not wait.done.done():
+            self._given_up |= wait.workers
+        self._settle(wait.done)
+
+    def _skip_hanging(self, wait: _Wait) -> None:
+        wait.workers -= self._given_up
+        self._end_waits()
 
     def _settle(self, done: asyncio.Future[None]) -> None:
         if not done.done():

@@ -117,7 +117,12 @@ def run_forking(serve: Callable[[ChildProcesses], Coroutine[Any, Any, int]], wor
         while not task.done():
             loop.run_forever()
             for descriptor, forked in children.take_forks():
-                forked.set_result(_fork(descriptor, work))
+                try:
+                    pid = _fork(descriptor, work)
+                except OSError as error:  # too many processes, or no memory
+                    forked.set_exception(error)
+                else:
+                    forked.set_result(pid)
         return task.result()
     finally:
         loop.run_until_complete(_cancel_others())

@@ -62,6 +62,8 @@ class EmbeddedSupervisor:
         self._said_all = asyncio.Event()  # the channel has ended
         self.common: Mapping[str, Endpoint] = {}
         """The common addresses, by the names of listeners."""
+        self.doors: Mapping[str, Endpoint] = {}
+        """Where the metrics and the console are."""
 
     @property
     def pid(self) -> int:
@@ -100,7 +102,8 @@ class EmbeddedSupervisor:
             code = self._ended.result()
             await self._said_all.wait()
             raise self._failure or OttlaError(f"the supervisor has ended with code {code}")
-        self.common = self._serving.result().common
+        serving = self._serving.result()
+        self.common, self.doors = serving.common, serving.doors
 
     async def stop(self) -> None:
         """Stops all workers cleanly, and the supervisor."""

@@ -47,8 +47,9 @@ class HandedServers:
             accepted.close()
 
     def _hand(self, node_id: int, kind: str, accepted: socket.socket) -> None:
-        # The client of a worker that is not live sees the end of its connection.
-        with accepted, suppress(ConnectionRefusedError):
+        # The client of a worker that is not live, or for which there are too many open files, sees the end of its
+        # connection.
+        with accepted, suppress(OSError):
             self.hand_over(node_id, kind, accepted)
 
     def close(self) -> None:

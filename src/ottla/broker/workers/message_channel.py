@@ -19,6 +19,9 @@ from ottla.broker.workers.messages import (
     decode_message,
     encode_message,
 )
+from ottla.events import EventLog
+
+logger = EventLog(__name__)
 
 _LENGTH: Final = struct.Struct(">I")
 _READ_BYTES: Final = 256 * 1024
@@ -62,12 +65,15 @@ class MessageChannel:
         return self._is_over
 
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        """Send a message; copies of the descriptors are kept until they are sent."""
+        """Send a message; copies of the descriptors are kept until they are sent.
+
+        OSError if there are too many open files for copies; nothing is sent then.
+        """
         if self._is_over:
             return
         data = encode_message(message, len(descriptors))
         frame = memoryview(_LENGTH.pack(len(data)) + data)
-        self._unsent.append((frame, [os.dup(each) for each in descriptors]))
+        self._unsent.append((frame, _copies(descriptors)))
         self._unsent_bytes += len(frame)
         if len(self._unsent) == 1:
             self._write()
@@ -117,30 +123,43 @@ class MessageChannel:
             return self._connection.send(data)
         return socket.send_fds(self._connection, [data], list(descriptors))
 
-    def _read(self) -> None:
+    def read_now(self) -> None:
+        """Takes all that has come, without a turn of the loop in between."""
+        while not self._is_over and self._read():
+            pass
+
+    def _read(self) -> bool:
+        """Takes what has come; False if that was nothing."""
         try:
             data, descriptors, flags, _ = socket.recv_fds(
                 self._connection, _READ_BYTES, MAX_DESCRIPTORS
             )
         except BlockingIOError:
-            return
+            return False
         except OSError:
             self._end(None)
-            return
+            return False
         for each in descriptors:
             os.set_inheritable(each, False)
         self._descriptors.extend(descriptors)
         if flags & socket.MSG_CTRUNC:
             self._end("file descriptors were lost: there are too many open files")
-            return
+            return False
         if not data:
             self._end(None)
-            return
+            return False
         self._received += data
         try:
             self._take_messages()
         except MalformedMessageError as error:
             self._end(str(error))
+        except Exception as error:
+            # What it said has no effect, or half of it: whoever goes on from here would act by something else.
+            logger.bug(
+                "message_failed", "what a process said could not be acted on: this is a bug", error
+            )
+            self._end(f"what it said could not be acted on: {error!r}")
+        return True
 
     def _take_messages(self) -> None:
         position = 0
@@ -159,6 +178,17 @@ class MessageChannel:
             taken = [self._descriptors.popleft() for _ in range(descriptor_count)]
             self._take(message, taken)
         del self._received[:position]
+
+
+def _copies(descriptors: Sequence[int]) -> list[int]:
+    made: list[int] = []
+    try:
+        for each in descriptors:
+            made.append(os.dup(each))
+    except OSError:
+        _close_all(made)
+        raise
+    return made
 
 
 def _close_all(descriptors: Sequence[int] | deque[int]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, get_args
 
+from ottla.broker.embedded_doors import EmbeddedDoors
 from ottla.errors import ConfigError, OttlaError
 from ottla.model import Endpoint
 from ottla.ports import JsonValue, StorageError
@@ -57,6 +58,7 @@ class Supervise:
     worker_count: int
     users: Mapping[str, str]
     log_level: str
+    doors: EmbeddedDoors
 
 
 # -- from that supervisor
@@ -64,9 +66,10 @@ class Supervise:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Every worker serves; where the common listeners are, by their names."""
+    """Every worker serves; where the common listeners are, and the metrics and the console, by their names."""
 
     common: Mapping[str, Endpoint]
+    doors: Mapping[str, Endpoint]
 
 
 # -- from the supervisor to a worker
@@ -293,6 +296,8 @@ def encode_message(message: Message, descriptor_count: int = 0) -> bytes:
     values = {field.name: getattr(message, field.name) for field in fields(message)}
     if isinstance(message, MembersChanged):
         values["members"] = [asdict(each) for each in message.members]
+    elif isinstance(message, Supervise):
+        values["doors"] = asdict(message.doors)
     return json.dumps(
         [type(message).__name__, descriptor_count, values], separators=(",", ":")
     ).encode("ascii")
@@ -305,7 +310,9 @@ def decode_message(data: bytes) -> tuple[Message, int]:
         if kind == MembersChanged.__name__:
             values = {"members": [_worker_state(each) for each in values["members"]]}
         elif kind == Serving.__name__:
-            values = {"common": _endpoints(values["common"])}
+            values = {name: _endpoints(values[name]) for name in ("common", "doors")}
+        elif kind == Supervise.__name__:
+            values = {**values, "doors": EmbeddedDoors(**values["doors"])}
         return _KINDS[kind](**values), int(descriptor_count)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MalformedMessageError(f"this is no message: {error}") from error

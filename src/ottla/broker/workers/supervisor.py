@@ -126,6 +126,8 @@ class _Worker:
         self.restarts = 0
         self.ending = ""
         """Why its last process ended."""
+        self.is_kill_wanted = False
+        """Whether somebody has asked for the end of its process."""
 
     @property
     def state(self) -> WorkerState:
@@ -323,10 +325,13 @@ class Supervisor:
                 return
             if time.monotonic() - began >= STEADY_SECONDS:
                 deaths = 0
-            pause = (
-                min(FIRST_PAUSE_SECONDS * 2 ** (deaths - 1), MAX_PAUSE_SECONDS) if deaths else 0.0
-            )
-            deaths += 1
+            pause = 0.0
+            if worker.is_kill_wanted:
+                worker.is_kill_wanted = False  # nothing is wrong with it
+            else:
+                if deaths:
+                    pause = min(FIRST_PAUSE_SECONDS * 2 ** (deaths - 1), MAX_PAUSE_SECONDS)
+                deaths += 1
             worker.restarts += 1
             logger.warning(
                 "worker_ended",
@@ -351,7 +356,10 @@ class Supervisor:
         worker.process = process
         worker.heard_at = time.monotonic()
         try:
-            self._tell_all(worker)
+            try:
+                self._tell_all(worker)
+            except OSError as error:  # too many open files: it knows too little to serve, or to end
+                process.kill(f"it could not be told what to serve: {error}")
             if self._stopping.is_set():
                 process.send(Stopped())
             return await process.ended()
@@ -478,12 +486,10 @@ class Supervisor:
     def _connect_workers(self, worker: _Worker, message: Connect) -> None:
         assert worker.process is not None
         try:
-            ours = self._connected(message.node_id, message.kind, worker.node_id)
-        except OSError as error:
+            with self._connected(message.node_id, message.kind, worker.node_id) as ours:
+                worker.process.send(Connected(message.number), [ours.fileno()])
+        except OSError as error:  # it is not live, or there are too many open files
             worker.process.send(NotConnected(message.number, str(error)))
-            return
-        with ours:
-            worker.process.send(Connected(message.number), [ours.fileno()])
 
     def connect(self, node_id: int, kind: str) -> socket.socket:
         """A connected socket to a worker, which does not block; ConnectionRefusedError if that is not live.
@@ -499,8 +505,12 @@ class Supervisor:
         if worker is None or worker.process is None or not worker.is_live:
             raise ConnectionRefusedError(f"node {node_id} is not running")
         ours, theirs = socket.socketpair()
-        with theirs:
-            worker.process.send(Accepted(sender_id, kind), [theirs.fileno()])
+        try:
+            with theirs:
+                worker.process.send(Accepted(sender_id, kind), [theirs.fileno()])
+        except OSError:
+            ours.close()
+            raise
         return ours
 
     def hand_over(self, node_id: int, kind: str, connection: socket.socket) -> None:
@@ -518,6 +528,7 @@ class Supervisor:
         process = worker.process
         if process is None or not worker.is_live:
             raise IllegalStateError(f"node {node_id} is not running")
+        worker.is_kill_wanted = True
         process.kill("kill_node() was called")
         await process.has_ended.wait()
 

@@ -79,6 +79,7 @@ async def start_worker(
         _follow_others(config.node_id, cluster, peers, channel)
         if started.tells_pages:
             _tell_pages(broker, channel)
+        broker.before_requests = channel.catch_up
         channel.about_to_serve()
         # Its first commit, of producer ids, comes before its first client.
         await broker.start_all()

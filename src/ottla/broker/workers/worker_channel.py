@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -43,6 +44,9 @@ from ottla.ports import CatalogConflictError, JsonValue, StorageError
 logger = EventLog(__name__)
 
 ALIVE_SECONDS: Final = 1.0
+# A worker handles no request by a catalog that is older. The supervisor gives every worker more than this to act by a
+# change (`catalog_commits.py`).
+FRESH_SECONDS: Final = 0.1
 # The node id of the supervisor, when it connects to a worker.
 SUPERVISOR: Final = 0
 _GONE: Final = "the supervisor has gone"
@@ -66,6 +70,8 @@ class WorkerChannel:
         self._follower: Callable[[int, Mapping[str, JsonValue]], None] | None = None
         self._unfollowed: list[Changed] = []
         self._tell_ended = ended
+        # When the catalog may lack changes that others were told of.
+        self._stale_at = 0.0
         self.started: asyncio.Future[tuple[Started, Sequence[int]]] = self._loop.create_future()
         """What to serve, and the file descriptors for it."""
         self.catalog: asyncio.Future[CatalogCopy] = self._loop.create_future()
@@ -155,6 +161,17 @@ class WorkerChannel:
     ) -> None:
         follow(changed.revision, changed.changes)
         self._channel.send(Applied(changed.revision))
+
+    def catch_up(self) -> None:
+        """Acts by every change of the catalog that the supervisor has sent, unless that was done a moment ago.
+
+        To be called before the requests of a client are handled. A worker that stood still, as a stopped process does,
+        is not waited for: meanwhile a topic may have been deleted and made again, and others were told so.
+        """
+        now = time.monotonic()
+        if now >= self._stale_at:
+            self._stale_at = now + FRESH_SECONDS
+            self._channel.read_now()
 
     # -- what the supervisor is told, and asks
 
