@@ -94,6 +94,87 @@ def test_what_is_asked_at_once_is_appended_once() -> None:
     run(scenario)
 
 
+class Receiver:
+    """What a connection is told, in a list that several share."""
+
+    def __init__(self, name: str, told: list[str]) -> None:
+        self.name = name
+        self.told = told
+
+    def keep_place_for(self, response: Any, place: str) -> None:
+        response.receiver, response.place = self, place
+
+    def take_response(self, place: Any, response: Any) -> None:
+        self.told.append(f"{self.name}: {place} {response}")
+
+    def take_failure(self, error: Exception) -> None:
+        self.told.append(f"{self.name}: {error}")
+
+    def send_responses(self) -> None:
+        self.told.append(f"{self.name} sends")
+
+
+def test_each_connection_sends_once_when_a_turn_is_durable() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.log.is_slow = True
+        told: list[str] = []
+        first, second = Receiver("first", told), Receiver("second", told)
+        for place, receiver in enumerate((first, second, first)):
+            receiver.keep_place_for(bench.commit(place), f"place {place}")
+        await settle()
+        assert told == []
+        bench.log.appends[0].set_result(None)
+        await settle()
+        assert told == [
+            "first: place 0 [None]",
+            "second: place 1 [None]",
+            "first: place 2 [None]",
+            "first sends",
+            "second sends",
+        ]
+
+    run(scenario)
+
+
+def test_a_connection_whose_request_was_cancelled_is_told_nothing() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.log.is_slow = True
+        told: list[str] = []
+        asked = bench.commit(1)
+        Receiver("gone", told).keep_place_for(asked, "place")
+        await settle()
+        asked.cancel()
+        bench.log.appends[0].set_result(None)
+        assert await bench.ask(lambda machine, turn: "the next") == "the next"
+        assert told == []
+
+    run(scenario)
+
+
+def test_a_response_that_cannot_be_made_ends_its_connection_only() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        told: list[str] = []
+
+        def fail(result: Any) -> Any:
+            raise MalformedMessageError(f"no response of {result}")
+
+        broken: Any = bench.coordinator.ask(lambda machine, turn, _: 7, fail)
+        Receiver("broken", told).keep_place_for(broken, "place")
+        Receiver("other", told).keep_place_for(bench.commit(1), "place")
+        await settle()
+        assert told == [
+            "broken: no response of 7",
+            "other: place [None]",
+            "broken sends",
+            "other sends",
+        ]
+
+    run(scenario)
+
+
 def test_who_cannot_wait_is_answered_now_after_those_who_came_before() -> None:
     async def scenario() -> None:
         bench = Bench()

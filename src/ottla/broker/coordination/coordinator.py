@@ -25,6 +25,7 @@ from ottla.broker.coordination.machine_log import (
 )
 from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.partitions.shard import Appended, Marker, MarkerOutcome, Shard, is_durable
+from ottla.broker.requests.delivered_response import DeliveredResponse, ResponseReceiver
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.core.outcomes import Refused
 from ottla.core.turn import Ticket, Turn
@@ -86,23 +87,31 @@ class Settings(NamedTuple):
     take_offline: Callable[[Coordinator[Any], DamagedError], None] = lambda coordinator, error: None
 
 
-class Request:
-    """A request without a response yet: the ticket that machines keep."""
+class Request(DeliveredResponse[Any]):
+    """A request without a response yet: the ticket that machines keep, and the future of its response."""
 
-    __slots__ = ("future", "respond")
+    __slots__ = ("respond",)
 
-    def __init__(self, future: asyncio.Future[Any], respond: Callable[[Any], Any]) -> None:
-        self.future = future
-        self.respond = respond
+    respond: Callable[[Any], Any]
 
-    def answer(self, result: Any) -> None:
+    def answer(self, result: Any) -> ResponseReceiver | None:
+        """Gives the response to who waits for it; a connection is returned, because it has yet to send it."""
         # The connection may have gone in the meantime.
-        if self.future.done():
-            return
+        if self.done():
+            return None
+        receiver = self.receiver
         try:
-            self.future.set_result(self.respond(result))
+            response = self.respond(result)
         except Exception as error:
-            self.future.set_exception(error)  # closes this connection only
+            self.set_exception(error)  # closes this connection only
+            if receiver is not None:
+                self.exception()  # asyncio would log it as one that was never looked at
+                receiver.take_failure(error)
+            return receiver
+        self.set_result(response)
+        if receiver is not None:
+            receiver.take_response(self.place, response)
+        return receiver
 
 
 class Unsettled(NamedTuple):
@@ -162,8 +171,8 @@ class Coordinator(Generic[M]):
             return respond(Refused(ErrorCode.NOT_COORDINATOR))
         if not self.is_loaded and when is not When.LOADED:
             return respond(Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-        future: asyncio.Future[R] = self._loop.create_future()
-        request = Request(future, respond)
+        request = Request(loop=self._loop)
+        request.respond = respond
         if when is When.NOW and not self._queue:
             alone: NowOrLater[R] = self._ask_alone(request, decide)
             return alone
@@ -171,11 +180,11 @@ class Coordinator(Generic[M]):
         self._queue.append((request, decide))
         if when is When.NOW:
             self._take_turn()
-            return future.result() if future.done() else future
+            return request.result() if request.done() else request
         if not self._drains_soon:
             self._drains_soon = True
             self._loop.call_soon(self._drain)
-        return future
+        return request
 
     def _drain(self) -> None:
         self._drains_soon = False
@@ -190,7 +199,7 @@ class Coordinator(Generic[M]):
             result = decide(self.machine, turn, request)
         except Exception as error:
             self._fail_turn(error, [request])
-            return request.future
+            return request
         if result is not PARKED and turn.is_without_effect and not self._unsettled:
             # A question: most of what leaders of partitions ask about transactions.
             return request.respond(result)
@@ -201,8 +210,7 @@ class Coordinator(Generic[M]):
             self._complete_turn(turn)
         except Exception as error:
             self._fail_turn(error, [request])
-        future = request.future
-        return future.result() if future.done() else future
+        return request.result() if request.done() else request
 
     def _new_turn(self) -> Turn:
         return Turn(self._settings.clock.now_ms(), self._settings.uptime.now_ms())
@@ -270,9 +278,16 @@ class Coordinator(Generic[M]):
     # Responses.
 
     def _release(self, answers: list[tuple[Ticket, Any]], effects: list[Any]) -> None:
+        waiting = self._waiting
+        # Each is called once, however many of its requests are answered; a dict for its order.
+        receivers: dict[ResponseReceiver, None] = {}
         for request, result in answers:
-            self._waiting.pop(request, None)
-            request.answer(result)
+            waiting.pop(request, None)
+            receiver = request.answer(result)
+            if receiver is not None:
+                receivers[receiver] = None
+        for receiver in receivers:
+            receiver.send_responses()
         if self.is_gone:
             return  # the next coordinator begins again with effects that are left
         for effect in effects:

@@ -27,6 +27,7 @@ from ottla.broker.network.response_queue import (
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.requests.api import Api
+from ottla.broker.requests.delivered_response import DeliveredResponse
 from ottla.broker.requests.large_request import (
     DIVIDED_FRAME_BYTES,
     SLICED_FRAME_BYTES,
@@ -186,6 +187,8 @@ class Connection(asyncio.BufferedProtocol):
         self._in_line = False  # complete frames wait for their turn
         self._has_waited = False  # and this is that turn
         self._responses = ResponseQueue()
+        # Of the last request; most that follow have the same.
+        self._context = RequestContext(0, None, self.caller)
         self._write_paused = False
         self._busy = False  # a coroutine handler is at work, and the next request waits for it
         self._reading_paused = False
@@ -387,7 +390,8 @@ class Connection(asyncio.BufferedProtocol):
             if self._responses.unsent_bytes > MAX_UNSENT_BYTES:
                 self._send()
         self._batching = False
-        self._send()
+        if self._responses.unsent_bytes:
+            self._send()
         return position
 
     def _take_turn(self) -> None:
@@ -507,7 +511,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._reply(api.handle(self._host.node, None, context), 0, correlation_id)
                 return
             header = read_request_header(frame, version >= api.flexible_since)
-            context = RequestContext(version, header.client_id, self.caller)
+            context = self._context
+            if context.version != version or context.client_id != header.client_id:
+                context = self._context = RequestContext(version, header.client_id, self.caller)
             meter = None
             if self._quotas.limits_clients:
                 context = self._with_meter(context, api_key, len(frame))
@@ -723,7 +729,10 @@ class Connection(asyncio.BufferedProtocol):
     def _reply(self, reply: Reply[Any], version: int, correlation_id: int) -> None:
         if isinstance(reply, asyncio.Future):
             pending = self._responses.reserve(version, correlation_id, reply)
-            reply.add_done_callback(lambda done: self._complete(pending, done))
+            if isinstance(reply, DeliveredResponse) and not reply.done():
+                reply.receiver, reply.place = self, pending
+            else:
+                reply.add_done_callback(lambda done: self._complete(pending, done))
         elif inspect.iscoroutine(reply):
             framed = frame_in_slices(self._share, reply, version, correlation_id)
             # A task that is cancelled before it begins does not await the coroutine.
@@ -751,20 +760,44 @@ class Connection(asyncio.BufferedProtocol):
 
     def _complete(self, pending: PendingResponse, done: asyncio.Future[Any]) -> None:
         """Puts a late response into its place and sends the responses that are next in order."""
-        if self._transport is None or self._is_closing or done.cancelled():
+        if self._is_closing or done.cancelled():
             return
         error = done.exception()
         if error is not None:
-            if not isinstance(error, CloseConnectionError | MalformedMessageError):
-                self._log_bug(error)
-            self._close(str(error) or "an internal error")
+            self._fail(error)
             return
         self._responses.complete(pending, done.result())
-        self.last_active = self._host.now()
-        was_held_back = not self._may_handle
-        self._release()
-        if was_held_back:
+        if self._send_completed():
             self._continue()
+
+    def take_response(self, place: PendingResponse, response: Any) -> None:
+        """Implements ResponseReceiver."""
+        self._responses.complete(place, response)
+
+    def take_failure(self, error: Exception) -> None:
+        """Implements ResponseReceiver."""
+        if not self._is_closing:
+            self._release()  # those before it were made
+            self._fail(error)
+
+    def send_responses(self) -> None:
+        """Implements ResponseReceiver."""
+        if not self._is_closing and self._send_completed():
+            asyncio.get_running_loop().call_soon(self._continue)
+
+    def _fail(self, error: BaseException) -> None:
+        """A response could not be made."""
+        if not isinstance(error, CloseConnectionError | MalformedMessageError):
+            self._log_bug(error)
+        self._close(str(error) or "an internal error")
+
+    def _send_completed(self) -> bool:
+        """Sends late responses that are next in order; whether requests were held back, and may go on now."""
+        self.last_active = self._host.now()
+        requests_wait = bool(self._buffer.filled) or self._reading_paused
+        was_held_back = requests_wait and not self._may_handle
+        self._release()
+        return was_held_back
 
     def _release(self) -> None:
         """Queues the responses that are next in order and ready, while the client reads."""

@@ -132,3 +132,4 @@ class ResponseQueue:
         for one in pending:
             if one.future is not None:
                 one.future.cancel()
+                one.future = None

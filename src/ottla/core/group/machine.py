@@ -353,10 +353,12 @@ class GroupMachine:
         return self._commit_all(turn, sender.group_id, offsets, producer)
 
     def _check_commit(self, sender: CommitSender) -> Refused | None:
+        if sender.generation < 0 and self._never_had_members(sender.group_id):
+            # A consumer that assigns its partitions itself, or an administrator.
+            return None
         group = self._find(sender.group_id)
         if group is None:
-            # A consumer that assigns its partitions itself, or an administrator.
-            return None if sender.generation < 0 else Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+            return Refused(ErrorCode.GROUP_ID_NOT_FOUND)
         if sender.generation < 0 and group.is_empty:
             return None
         if sender.generation < 0 and sender.member_id == NO_MEMBER_ID and not sender.instance_id:
@@ -365,9 +367,11 @@ class GroupMachine:
 
     def _check_transactional_commit(self, sender: CommitSender) -> Refused | None:
         """Clients before KIP-447 do not name their member: for them only the transaction counts."""
+        if sender.generation < 0 and self._never_had_members(sender.group_id):
+            return None
         group = self._find(sender.group_id)
         if group is None:
-            return None if sender.generation < 0 else Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+            return Refused(ErrorCode.GROUP_ID_NOT_FOUND)
         if sender.generation < 0 and (
             group.is_empty or (sender.member_id == NO_MEMBER_ID and not sender.instance_id)
         ):
@@ -554,6 +558,10 @@ class GroupMachine:
     def _group(self, group_id: str) -> ClassicGroup:
         """A classic group; one that only has offsets is an empty group without a type."""
         return self.membership.groups.get(group_id) or ClassicGroup(group_id, NO_TIMESTAMP)
+
+    def _never_had_members(self, group_id: str) -> bool:
+        """Whether a group is nothing but its offsets, or does not exist."""
+        return group_id not in self.membership.groups and group_id not in self.consumers.groups
 
     def _find(self, group_id: str) -> ClassicGroup | None:
         is_classic = group_id not in self.consumers.groups and self._exists(group_id)
