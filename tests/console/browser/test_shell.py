@@ -258,3 +258,17 @@ def answer_to(command: str) -> httpx.Response:
         content=bodies[0].encode() if bodies else None,
         trust_env=False,
     )
+
+
+def test_a_cluster_that_tells_nothing_new_is_not_called_live(page: Page, console_url: str) -> None:
+    page.goto(console_url)
+    page.locator(".live-text", has_text="Live").wait_for()
+    # A snapshot that came 20 seconds ago; the next one comes within two.
+    late = """async () => {
+        const { live } = await import("/app/live.js");
+        live.update({ heardAt: Date.now() - 20_000 });
+        await new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn, 50)));
+        return document.querySelector(".top-state").innerText;
+    }"""
+    assert "slow, as of" in page.evaluate(late)
+    page.locator(".live-text", has_text="Live").wait_for()

@@ -39,6 +39,8 @@ MAX_SHARE: Final = 1 / 10
 _PAUSES: Final = 2 / MAX_SHARE - 1
 MIN_PAUSE_SECONDS: Final = 0.05
 MAX_PAUSE_SECONDS: Final = 60.0
+# One slow round, as when a broker stalls, must not leave those who look with an old page.
+MAX_ROUND_PAUSE_SECONDS: Final = 10.0
 # A cluster that is away is tried again; one that refuses the console's login less often.
 RETRY_SECONDS: Final = 1.0
 REFUSED_SECONDS: Final = 10.0
@@ -193,7 +195,7 @@ class ClusterPoller:
         except OttlaError as error:
             self._lost(error)
             return RETRY_SECONDS if isinstance(error, RetriableError) else REFUSED_SECONDS
-        return max(WATCHED_SECONDS, _pause_after(took))
+        return pause_after_round(took)
 
     def _publish(self, found: ClusterSnapshot) -> None:
         self._snapshot = with_addresses(found, self._addresses)
@@ -316,6 +318,11 @@ class ClusterPoller:
     async def _close(self) -> None:
         if self._thread_clients is not None:
             await self._thread_clients.close()
+
+
+def pause_after_round(seconds: float) -> float:
+    """While somebody looks."""
+    return max(WATCHED_SECONDS, min(MAX_ROUND_PAUSE_SECONDS, _pause_after(seconds)))
 
 
 def _pause_after(seconds: float) -> float:

@@ -7,8 +7,9 @@ const MIN_DELAY_MS = 500;
 const MAX_DELAY_MS = 10_000;
 const HIDDEN_MS = 10_000;
 
+// heardAt: when the newest snapshot came, by the clock of this machine, which may differ from the console's (atMs).
 // connection: connecting | open | lost (the console does not answer); cluster: unknown | connected | unreachable.
-const START = { connection: "connecting", lostAt: null, cluster: "unknown", unreachableSince: null, reason: null, version: 0, atMs: null };
+const START = { connection: "connecting", lostAt: null, cluster: "unknown", unreachableSince: null, reason: null, version: 0, atMs: null, heardAt: null };
 export const live = new Store(START);
 
 export const useLive = () => useStore(live);
@@ -82,5 +83,6 @@ onEvent("snapshot", (found) => {
     unreachableSince: isUp ? null : found.since_ms,
     version: found.version ?? live.value.version,
     atMs: found.at_ms ?? live.value.atMs,
+    heardAt: Date.now(),
   });
 });

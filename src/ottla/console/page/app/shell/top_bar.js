@@ -4,7 +4,7 @@ import { change } from "../api.js";
 import { Badge } from "../components/badge.js";
 import { IconButton } from "../components/button.js";
 import { Icon } from "../components/icons.js";
-import { RelativeTime } from "../components/time.js";
+import { RelativeTime, useNow } from "../components/time.js";
 import { toast } from "../components/toast.js";
 import { useLive } from "../live.js";
 import { useSession } from "../session.js";
@@ -26,11 +26,16 @@ export function TopBar({ isMenuOpen, onMenu, onKeys }) {
 
 const Mark = () => html`<svg class="mark" viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="7" /><path d="M7 10h18M7 16h13M7 22h8" /><circle cx="23" cy="22" r="2.6" /></svg>`;
 
+// A cluster that answers slowly is asked less often, every ten seconds at the least.
+const LATE_MS = 15_000;
+
 function LiveState() {
-  const { connection, cluster, atMs } = useLive();
+  const { connection, cluster, atMs, heardAt } = useLive();
+  const now = useNow();
   if (connection === "lost") return html`<${Badge} kind="bad">console lost</${Badge}>`;
   if (cluster === "unknown") return html`<${Badge}>connecting</${Badge}>`;
   if (cluster !== "connected") return html`<${Badge} kind="bad">cluster lost</${Badge}>`;
+  if (now - heardAt > LATE_MS) return html`<${Badge} kind="warn">slow, as of <${RelativeTime} ms=${atMs} /></${Badge}>`;
   return html`<span class="live"><span class="live-dot" aria-hidden="true"></span><span class="live-text">Live<span class="live-age">, <${RelativeTime} ms=${atMs} /></span></span></span>`;
 }
 
