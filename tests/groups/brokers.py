@@ -17,6 +17,7 @@ from tests.faults.processes import BrokerProcess
 from tests.groups.members import Client
 from tests.lasting import LASTING
 
+from ottla import Broker as Workers
 from ottla.testing import Broker
 
 # "ottla", "kafka", or the address of a broker with the options below.
@@ -109,6 +110,37 @@ def killable_node(
         yield kafka
     finally:
         kafka.kill()
+
+
+class KillableWorkers:
+    """Three workers, all of which are killed at once."""
+
+    def __init__(self, broker: Workers) -> None:
+        self._broker = broker
+        self._killed: list[int] = []
+
+    @property
+    def address(self) -> str:
+        return self._broker.bootstrap_servers
+
+    def kill(self) -> None:
+        self._killed = self._broker.node_ids
+        for node_id in self._killed:
+            self._broker.kill_node(node_id)
+
+    def start(self) -> None:
+        """Their supervisor starts them by itself; returns when all serve."""
+        for node_id in self._killed:
+            self._broker.start_node(node_id)
+
+
+@contextmanager
+def three_workers(folder: Path) -> Iterator[Workers]:
+    """Three processes over one folder."""
+    if WHICH != "ottla":
+        pytest.skip("workers are Ottla's")
+    with Workers(OPTIONS, workers=3, data_dir=folder / "workers") as broker:
+        yield broker
 
 
 @contextmanager

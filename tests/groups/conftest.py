@@ -18,7 +18,7 @@ from confluent_kafka import (
     KafkaException,
 )
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from tests.groups.brokers import Running, one_node, three_nodes
+from tests.groups.brokers import Running, one_node, three_nodes, three_workers
 from tests.groups.members import CLIENTS, Client, Group, group_of
 from tests.groups.workers.java import java_is_here, java_worker
 from tests.waiting import in_time
@@ -94,12 +94,20 @@ def triple() -> Iterator[Running]:
         yield running
 
 
-@pytest.fixture(
-    params=["one-node", pytest.param("three-nodes", marks=pytest.mark.campaign)],
-)
+@pytest.fixture(scope="session")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Three nodes for the session, each a process; their time passes as it does."""
+    with three_workers(tmp_path_factory.mktemp("processes")) as broker:
+        yield Running(broker.bootstrap_servers)
+
+
+BROKERS = {"one-node": "single", "three-nodes": "triple", "three-workers": "processes"}
+
+
+@pytest.fixture(params=in_turn(["one-node"], ["three-nodes", "three-workers"]))
 def running(request: pytest.FixtureRequest) -> Running:
-    """The broker: one node, and in a campaign three."""
-    found: Running = request.getfixturevalue("single" if request.param == "one-node" else "triple")
+    """The broker: one node, and in a campaign three, in one process and as processes."""
+    found: Running = request.getfixturevalue(BROKERS[request.param])
     return found
 
 

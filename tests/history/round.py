@@ -228,7 +228,7 @@ class Round:
             faults |= {self._move_leader: 20, self._kill_node: 4, self._start_node: 5}
             faults |= {self._kill_broker: 1, self._crash_broker: 3}
         if isinstance(self._broker, WorkerProcesses):
-            faults |= {self._crash_broker: 4, **self._worker_faults()}
+            faults |= {self._crash_broker: 10, **self._worker_faults()}
         return faults
 
     def _tend(self) -> None:
