@@ -73,6 +73,7 @@ class Server:
             admit=lambda connection: None,
             forget=lambda connection: None,
             now=lambda: self.now,
+            note_receive=lambda: self.now,
         )
         listener = plaintext_listener()
         self._connections = [

@@ -197,6 +197,20 @@ def test_requests_with_large_batches_for_several_partitions_are_one_write_for_ea
     serve(tmp_path, scenario)
 
 
+def test_many_small_requests_are_not_answered_in_one_long_step(
+    tmp_path: Path, writes: list[int]
+) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        writes.clear()
+        frame_bytes = len(produce("t", 0))
+        answers = await served.produce(*(produce("t", number) for number in range(400)))
+        assert [each.base_offset for _, each in answers] == list(range(1, 401))
+        assert max(writes) <= (16 << 10) // frame_bytes + 1
+
+    serve(tmp_path, scenario)
+
+
 def test_a_large_batch_that_is_alone_is_not_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,8 +79,10 @@ LOGIN_ROOM_BYTES = 1 << 10
 LINGER_SECONDS = 0.1
 # While small frames are handled, the clock is read once per this many bytes.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
-# The most bytes of requests that are answered together.
+# The most bytes of requests that are answered together: of small ones fewer, which take longer for their bytes.
 PLAIN_BYTES = 256 << 10
+PLAIN_BYTES_IF_SMALL = 16 << 10
+PLAIN_REQUESTS_IF_LARGE = 16
 NOWHERE = Endpoint("", 0)
 PRODUCE_KEY = info_of(ProduceRequest).api_key
 PRODUCE_NAME = "Produce"
@@ -469,7 +471,9 @@ class Connection(asyncio.BufferedProtocol):
             or self._quotas.limits_clients
         ):
             return position
-        end = min(len(received), position + PLAIN_BYTES + SIZE_BYTES)
+        (size,) = read_size(received, position)
+        most_bytes = max(PLAIN_BYTES_IF_SMALL, min(PLAIN_BYTES, PLAIN_REQUESTS_IF_LARGE * size))
+        end = min(len(received), position + most_bytes + SIZE_BYTES)
         try:
             answers = handle(self._host.node, self.caller, received, position, end)
             if answers is None:
