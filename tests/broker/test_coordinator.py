@@ -137,6 +137,37 @@ def test_each_connection_sends_once_when_a_turn_is_durable() -> None:
     run(scenario)
 
 
+class MarkingBench(Bench):
+    """With effects, as coordinators of transactions have: markers, and then a turn for the end."""
+
+    def __init__(self, told: list[str]) -> None:
+        self.told = told
+        super().__init__()
+
+    def _perform(self, coordinator: Coordinator[GroupMachine], effect: Any) -> None:
+        self.told.append(f"{effect} written")
+        self.ask(lambda machine, turn: self.told.append("the transaction has ended"))
+
+
+def test_a_client_is_told_when_the_markers_are_written_and_the_end_has_its_turn() -> None:
+    async def scenario() -> None:
+        told: list[str] = []
+        bench = MarkingBench(told)
+
+        def decide(machine: GroupMachine, turn: Turn) -> str:
+            turn.then("markers")
+            return "committed"
+
+        Receiver("client", told).keep_place_for(bench.ask(decide), "place")
+        await asyncio.sleep(0)
+        assert told == ["client: place committed", "markers written"]
+        # What the client asks next is received in a later turn of the loop than this one.
+        await asyncio.sleep(0)
+        assert told[2:] == ["client sends", "the transaction has ended"]
+
+    run(scenario)
+
+
 def test_a_connection_whose_request_was_cancelled_is_told_nothing() -> None:
     async def scenario() -> None:
         bench = Bench()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -286,8 +286,12 @@ class Coordinator(Generic[M]):
             receiver = request.answer(result)
             if receiver is not None:
                 receivers[receiver] = None
-        for receiver in receivers:
-            receiver.send_responses()
+        if effects:
+            # Markers are written first. Else a client that has read that its transaction ends could ask for the next
+            # one before this one has ended, and would be put off.
+            self._loop.call_soon(_send_all, receivers)
+        else:
+            _send_all(receivers)
         if self.is_gone:
             return  # the next coordinator begins again with effects that are left
         for effect in effects:
@@ -477,3 +481,8 @@ class Coordinator(Generic[M]):
         ref = self.shard.log.ref
         text = "coordinator of %(topic)s-%(partition)d failed: this is a bug"
         logger.bug(event, text, error, topic=ref.topic, partition=ref.partition)
+
+
+def _send_all(receivers: Iterable[ResponseReceiver]) -> None:
+    for receiver in receivers:
+        receiver.send_responses()
