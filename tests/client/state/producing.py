@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
 from ottla.client.state.producer.accumulator import Accumulator
 from ottla.client.state.producer.batch_actions import BatchAction, BatchState, action_for
-from ottla.client.state.producer.partition_queue import AccumulatorSettings
+from ottla.client.state.producer.memory import Reservation
+from ottla.client.state.producer.partition_queue import AccumulatorSettings, PartitionQueue
 from ottla.client.state.producer.producer_batch import ProducerBatch, ProducerIdentity
 from ottla.client.state.producer.sequences import Sequences
 from ottla.errors import AbortableError, ErrorCode, TimedOutError
@@ -48,6 +50,18 @@ def make_accumulator(**changes: object) -> Accumulator:
         **changes,
     }
     return Accumulator(AccumulatorSettings(**given))  # type: ignore[arg-type]
+
+
+def reserve(
+    accumulator: Accumulator,
+    queue: PartitionQueue,
+    size_bytes: int,
+    wake: Callable[[], object] = lambda: None,
+) -> Reservation:
+    """Memory for a new batch, or a place among those that wait for it."""
+    reservation = accumulator.reservation(queue, size_bytes, wake)
+    accumulator.ask_for(reservation)
+    return reservation
 
 
 @dataclass
@@ -166,7 +180,7 @@ class World:
 
     def _append(self, number: int) -> None:
         queue = self.accumulator.queue(KEY)
-        reservation = self.accumulator.reserve(queue, 100, lambda: None)
+        reservation = reserve(self.accumulator, queue, 100)
         self.accumulator.append_new(
             queue, 0, None, b"%d" % number, (), None, reservation, self.now_ms
         )

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.client.state.producing import make_accumulator
+from tests.client.state.producing import make_accumulator, reserve
 
 from ottla.client.model import Node
 from ottla.client.send.delivery import RecordFuture
@@ -54,7 +54,7 @@ def append(
     queue = accumulator.queue(TopicPartition("t", partition))
     future = accumulator.append(queue, 0, None, value, (), None)
     if future is None:
-        reservation = accumulator.reserve(queue, HEADER_BYTES + 30 + len(value), lambda: None)
+        reservation = reserve(accumulator, queue, HEADER_BYTES + 30 + len(value))
         assert reservation.granted
         future = accumulator.append_new(queue, 0, None, value, (), None, reservation, now_ms)
     return future
@@ -88,7 +88,7 @@ def test_batch_does_not_linger_when_there_is_a_reason(reason: str) -> None:
     elif reason == "ending":
         accumulator.refuse(lambda: IllegalStateError("no"))
     elif reason == "memory":
-        accumulator.reserve(queues_of(accumulator)[1], 9_950, lambda: None)
+        reserve(accumulator, queues_of(accumulator)[1], 9_950)
     assert list(accumulator.ready(CLUSTER, 1).nodes) == [1]
 
 
@@ -199,10 +199,10 @@ def test_memory_is_granted_in_the_order_of_asking() -> None:
     accumulator = make_accumulator(memory_bytes=3000, batch_bytes=1000)
     queue = queues_of(accumulator)[0]
     granted: list[str] = []
-    first = accumulator.reserve(queue, 2000, lambda: None)
+    first = reserve(accumulator, queue, 2000)
     assert first.granted
-    large = accumulator.reserve(queue, 2500, lambda: granted.append("large"))
-    small = accumulator.reserve(queue, 500, lambda: granted.append("small"))
+    large = reserve(accumulator, queue, 2500, lambda: granted.append("large"))
+    small = reserve(accumulator, queue, 500, lambda: granted.append("small"))
     assert not large.granted
     assert not small.granted, "it must not overtake"
     accumulator.cancel(large)
@@ -215,17 +215,20 @@ def test_memory_is_granted_in_the_order_of_asking() -> None:
 def test_refused_record_costs_nothing() -> None:
     accumulator = make_accumulator()
     queue = queues_of(accumulator)[0]
-    reservation = accumulator.reserve(queue, 100, lambda: None)
+    reservation = reserve(accumulator, queue, 100)
     with pytest.raises(TypeError):
         accumulator.append_new(queue, 0, None, "text", (), None, reservation, 0)  # type: ignore[arg-type]
+    accumulator.cancel(reservation)
+    accumulator.cancel(reservation)  # as its caller does, who does not know who else did
     assert accumulator.memory.available_bytes == accumulator.memory.total_bytes
     assert not accumulator.incomplete
     assert not queue.batches
     assert queue.open is None, "others would append to a batch that is no more"
     accumulator.close(lambda: IllegalStateError("closed"))
-    reservation = accumulator.reserve(queue, 100, lambda: None)
+    reservation = reserve(accumulator, queue, 100)
     with pytest.raises(IllegalStateError, match="closed"):
         accumulator.append_new(queue, 0, None, b"x", (), None, reservation, 0)
+    accumulator.cancel(reservation)
     assert accumulator.memory.available_bytes == accumulator.memory.total_bytes
     accumulator.refuse(None)
     with pytest.raises(IllegalStateError, match="closed"):
@@ -363,7 +366,7 @@ def test_ready_made_batch_gets_its_numbers_when_it_is_sent() -> None:
     before = append(accumulator, 0, b"before")
     queue = queues_of(accumulator)[0]
     encoded = build_batch([Record(0, 5, None, b"a"), Record(1, 6, None, b"b")])
-    reservation = accumulator.reserve(queue, len(encoded), lambda: None)
+    reservation = reserve(accumulator, queue, len(encoded))
     future = accumulator.append_encoded(queue, encoded, reservation, 0)
     after = append(accumulator, 0, b"after")
     assert [batch.record_count or 1 for batch in queue.batches] == [1, 2, 1]
@@ -386,9 +389,10 @@ def test_ready_made_batch_gets_its_numbers_when_it_is_sent() -> None:
 def test_a_batch_whose_first_record_was_refused_takes_no_others() -> None:
     accumulator = make_accumulator()
     queue = accumulator.queue(TopicPartition("t", 0))
-    reservation = accumulator.reserve(queue, HEADER_BYTES + 30, lambda: None)
+    reservation = reserve(accumulator, queue, HEADER_BYTES + 30)
     with pytest.raises(ValueError, match="too far"):
         accumulator.append_new(queue, 2**63, None, b"x", (), None, reservation, 0.0)
+    accumulator.cancel(reservation)
     assert queue.open is None
     assert accumulator.memory.available_bytes == accumulator.memory.total_bytes
     append(accumulator, 0, b"next")

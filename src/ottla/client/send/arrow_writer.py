@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client.plugins.interceptors import ProducerInterceptors
@@ -107,12 +108,9 @@ class ArrowWriter:
         """Add an encoded batch to its queue."""
         check_size(batch.data, self._accumulator.settings)
         queue = known.queues[batch.partition]
-        reservation = yield from self._single.reserve(queue, len(batch.data))
-        future = self._accumulator.append_encoded(
-            queue, batch.data, reservation, self._single.now_ms()
-        )
+        add = partial(self._accumulator.append_encoded, queue, batch.data)
+        future = yield from self._single.with_memory(queue, len(batch.data), add)
         sent.add(future, batch.record_count)
-        self._single.wake_sender()
 
 
 class _Sending:

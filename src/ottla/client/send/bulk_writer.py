@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from ottla.client.arguments import sequence_of
@@ -123,12 +124,9 @@ class BulkWriter:
                 continue
             key = None if many.keys is None else many.keys[start]
             size_bytes = record_bound_bytes(key, many.values[start], many.headers)
-            reservation = yield from self._single.reserve(queue, size_bytes)
-            start += accumulator.extend_new(
-                queue, sent, many, start, reservation, self._single.now_ms()
-            )
+            begin = partial(accumulator.extend_new, queue, sent, many, start)
+            start += yield from self._single.with_memory(queue, size_bytes, begin)
             known.began_batch(queue)
-            self._single.wake_sender()
 
 
 def _indexable(given: Iterable[Any], name: str) -> Sequence[Any]:

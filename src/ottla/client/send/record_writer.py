@@ -7,6 +7,7 @@ producers wait, by blocking a thread or on the loop. A record that needs no wait
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.client.arguments import check_callback, check_record
@@ -117,12 +118,10 @@ class RecordWriter:
             future = self._accumulator.append(queue, *fields, callback)
             if future is not None:
                 return future
-            reservation = yield from self.reserve(queue, record_bound_bytes(key, value, pairs))
-            future = self._accumulator.append_new(
-                queue, *fields, callback, reservation, self.now_ms()
-            )
+            begin = partial(self._accumulator.append_new, queue, *fields, callback)
+            bound_bytes = record_bound_bytes(key, value, pairs)
+            future = yield from self.with_memory(queue, bound_bytes, begin)
             known.began_batch(queue)
-            self.wake_sender()
             return future
         except Exception as error:
             interceptors.on_send_error(
@@ -139,12 +138,8 @@ class RecordWriter:
             check_ready_made(batch, self._accumulator.settings, check_crc=check_crc)
             known = yield from self.topic_queues(topic, partition, None)
             queue = known.queues[partition]
-            reservation = yield from self.reserve(queue, len(batch))
-            future = self._accumulator.append_encoded(
-                queue, copy_if_mutable(batch), reservation, self.now_ms()
-            )
-            self.wake_sender()
-            return future
+            add = partial(self._accumulator.append_encoded, queue, copy_if_mutable(batch))
+            return (yield from self.with_memory(queue, len(batch), add))
         except Exception as error:
             self.on_refused(error)
             raise
@@ -166,18 +161,26 @@ class RecordWriter:
                 raise self._accumulator.refusal()
             yield TopicNeeded(topic, partition)
 
-    def reserve(self, queue: PartitionQueue, size_bytes: int) -> Steps[Reservation]:
-        """Memory for a new batch, once there is enough."""
-        reservation = self._accumulator.reserve(queue, size_bytes, _no_waiter)
-        if not reservation.granted:
-            # Batches that linger are sent now, to free their memory.
-            self.wake_sender()
-            try:
+    def with_memory(
+        self, queue: PartitionQueue, size_bytes: int, begin: Callable[[Reservation, float], R]
+    ) -> Steps[R]:
+        """Begin a batch once there is memory for it; `begin` gets that, and the time.
+
+        If no batch comes of it, also because of Ctrl-C in the middle, the memory is free again.
+        """
+        reservation = self._accumulator.reservation(queue, size_bytes, _no_waiter)
+        try:
+            self._accumulator.ask_for(reservation)
+            if not reservation.granted:
+                # Batches that linger are sent now, to free their memory.
+                self.wake_sender()
                 yield reservation
-            except BaseException:
-                self._accumulator.cancel(reservation)
-                raise
-        return reservation
+            begun = begin(reservation, self.now_ms())
+        except BaseException:
+            self._accumulator.cancel(reservation)
+            raise
+        self.wake_sender()
+        return begun
 
     def _callback_for(
         self, queue: PartitionQueue, on_delivery: OnDelivery | None

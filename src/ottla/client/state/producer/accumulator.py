@@ -99,8 +99,7 @@ class Accumulator:
     ) -> RecordFuture | None:
         """Add a record to the open batch; None if a new batch is needed."""
         with self.lock:
-            if self.refusal is not None:
-                raise self.refusal()
+            self._check_accepted()
             batch = queue.open
             if batch is None:
                 return None
@@ -112,15 +111,19 @@ class Accumulator:
                 self._close_open(queue)
             return future
 
-    def reserve(
+    def reservation(
         self, queue: PartitionQueue, size_bytes: int, wake: Callable[[], object]
     ) -> Reservation:
-        """Reserve memory for a new batch whose first record has at most this size."""
+        """A reservation for a new batch whose first record has at most this size; it has no memory yet."""
+        return Reservation(max(size_bytes, queue.limit_bytes + HEADER_BYTES), wake)
+
+    def ask_for(self, reservation: Reservation) -> None:
+        """Take its memory now, or queue up."""
         with self.lock:
-            return self.memory.reserve(max(size_bytes, queue.limit_bytes + HEADER_BYTES), wake)
+            self.memory.ask_for(reservation)
 
     def cancel(self, reservation: Reservation) -> None:
-        """Give up a reservation."""
+        """Give up a reservation, unless a batch has it."""
         with self.lock:
             self.memory.cancel(reservation)
 
@@ -139,15 +142,12 @@ class Accumulator:
         with self.lock:
             batch = self._new_batch(queue, reservation, now_ms)
             assert batch.builder is not None
-            try:
-                future = batch.builder.append_sent(
-                    RecordFuture, batch, timestamp, key, value, headers, on_delivery
-                )
-            except BaseException:
-                self._drop(queue, batch)
-                raise
+            future = batch.builder.append_sent(
+                RecordFuture, batch, timestamp, key, value, headers, on_delivery
+            )
             assert future is not None, "the first record always fits"
-            self._open(queue, batch)
+            self._enter(queue, batch, reservation)
+            queue.open = batch
             return future
 
     def append_encoded(
@@ -155,25 +155,22 @@ class Accumulator:
     ) -> RecordFuture:
         """Add a batch that is encoded already; the future is that of its first record."""
         with self.lock:
-            batch = self._enter(
-                queue,
-                reservation,
-                now_ms,
-                ProducerBatch.ready_made(
-                    queue.key, (queue.next_order,), encoded, reservation.size_bytes, now_ms
-                ),
+            self._check_accepted()
+            batch = ProducerBatch.ready_made(
+                queue.key, (queue.next_order,), encoded, reservation.size_bytes, now_ms
             )
+            batch.loop, batch.failed_records = self.loop, self.failed_records
+            future = RecordFuture(batch, 0, read_header(encoded, 0).base_timestamp, -1, -1)
+            self._enter(queue, batch, reservation)
             self.full_bytes += batch.size_bytes
-            self._note_transaction(queue)
-            return RecordFuture(batch, 0, read_header(encoded, 0).base_timestamp, -1, -1)
+            return future
 
     def extend(
         self, queue: PartitionQueue, sent: SentRecords, many: BulkRecords, start: int
     ) -> int:
         """Add records of `send_many` to the open batch: how many fit."""
         with self.lock:
-            if self.refusal is not None:
-                raise self.refusal()
+            self._check_accepted()
             batch = queue.open
             if batch is None:
                 return 0
@@ -194,12 +191,9 @@ class Accumulator:
         """Add records of `send_many` to a new batch: how many fit, at least one."""
         with self.lock:
             batch = self._new_batch(queue, reservation, now_ms)
-            try:
-                added = self._extend(batch, sent, many, start)
-            except BaseException:
-                self._drop(queue, batch)
-                raise
-            self._open(queue, batch)
+            added = self._extend(batch, sent, many, start)
+            self._enter(queue, batch, reservation)
+            queue.open = batch
             return added
 
     def _extend(
@@ -213,42 +207,46 @@ class Accumulator:
             sent.add(batch, first_index, many.positions[start : start + added])
         return added
 
+    def _check_accepted(self) -> None:
+        """Raise while no records are accepted."""
+        if self.refusal is not None:
+            raise self.refusal()
+
     def _new_batch(
         self, queue: PartitionQueue, reservation: Reservation, now_ms: float
     ) -> ProducerBatch:
-        """Begin a batch in the reserved memory; `_open` lets other threads append to it."""
-        return self._enter(
-            queue,
-            reservation,
-            now_ms,
-            ProducerBatch(
-                queue.key, (queue.next_order,), queue.limit_bytes, reservation.size_bytes, now_ms
-            ),
+        """A batch in the reserved memory, which nothing knows of before `_enter`."""
+        self._check_accepted()
+        batch = ProducerBatch(
+            queue.key, (queue.next_order,), queue.limit_bytes, reservation.size_bytes, now_ms
         )
-
-    def _enter(
-        self, queue: PartitionQueue, reservation: Reservation, now_ms: float, batch: ProducerBatch
-    ) -> ProducerBatch:
-        """Put a new batch at the end of the queue, behind the one that was open."""
-        assert reservation.granted
-        if self.refusal is not None:
-            self.memory.cancel(reservation)
-            raise self.refusal()
-        # Another thread may have begun a batch meanwhile: that one is closed.
-        if queue.open is not None:
-            self._close_open(queue)
-        queue.next_order += 1
         batch.loop, batch.failed_records = self.loop, self.failed_records
-        queue.batches.append(batch)
-        self._active[queue] = None
-        self.incomplete[batch] = None
-        self.next_expiry_ms = min(self.next_expiry_ms, now_ms + self.settings.delivery_timeout_ms)
         return batch
 
-    def _open(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Let threads append to a new batch, now that it has its first record."""
+    def _enter(self, queue: PartitionQueue, batch: ProducerBatch, reservation: Reservation) -> None:
+        """Put a new batch with its first record at the end of the queue, behind the one that was open.
+
+        Ctrl-C may raise at any call: until the batch is in the queue, the reservation is the caller's, who cancels it.
+        """
+        assert reservation.granted
+        # Another thread may have begun a batch meanwhile: that one is closed.
+        self._close_open(queue)
         self._note_transaction(queue)
-        queue.open = batch
+        expiry_ms = batch.created_ms + self.settings.delivery_timeout_ms
+        if expiry_ms < self.next_expiry_ms:
+            self.next_expiry_ms = expiry_ms
+        try:
+            queue.batches.append(batch)
+        except BaseException:
+            # The interrupt of the call above, which was made.
+            if batch in queue.batches:
+                queue.batches.remove(batch)
+            raise
+        # No calls from here on.
+        queue.next_order += 1
+        self._active[queue] = None
+        self.incomplete[batch] = None
+        reservation.is_over = True
 
     def _note_transaction(self, queue: PartitionQueue) -> None:
         if queue.transaction is not self.transaction:
@@ -256,19 +254,12 @@ class Accumulator:
             self.transaction.note_partition(queue.key)
             queue.transaction = self.transaction
 
-    def _drop(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Take back a new batch whose first record was refused."""
-        queue.batches.remove(batch)
-        if not queue.batches:
-            self._active.pop(queue, None)
-        self._forget(batch)
-
     def _close_open(self, queue: PartitionQueue) -> None:
         batch = queue.open
-        queue.open = None
         if batch is not None:
-            batch.close()
+            batch.close()  # once more, if Ctrl-C interrupted the first time
             self.full_bytes += batch.size_bytes
+            queue.open = None
 
     # Sending
 

@@ -9,13 +9,15 @@ from collections.abc import Callable
 class Reservation:
     """A part of the memory, granted at once or later, first come, first served."""
 
-    __slots__ = ("granted", "size_bytes", "wake")
+    __slots__ = ("granted", "is_over", "size_bytes", "wake")
 
     def __init__(self, size_bytes: int, wake: Callable[[], object]) -> None:
         self.size_bytes = size_bytes
         self.wake = wake
         """Called when it is granted later; a caller that waits sets it first, and then looks at `granted`."""
         self.granted = False
+        self.is_over = False
+        """Whether it was given up, or is that of a batch, whose end frees the memory."""
 
 
 class Memory:
@@ -38,17 +40,18 @@ class Memory:
         self.available_bytes -= size_bytes
         return True
 
-    def reserve(self, size_bytes: int, wake: Callable[[], object]) -> Reservation:
-        """Take memory now, or queue up; `wake` is called when it is granted later."""
-        reservation = Reservation(size_bytes, wake)
-        if self.take(size_bytes):
+    def ask_for(self, reservation: Reservation) -> None:
+        """Take memory now, or queue up."""
+        if self.take(reservation.size_bytes):
             reservation.granted = True
         else:
             self._waiting.append(reservation)
-        return reservation
 
     def cancel(self, reservation: Reservation) -> None:
-        """Give a reservation up; memory that was granted is free again."""
+        """Give a reservation up, unless it is over; memory that was granted is free again."""
+        if reservation.is_over:
+            return
+        reservation.is_over = True
         if reservation.granted:
             self.release(reservation.size_bytes)
         elif reservation in self._waiting:
