@@ -56,12 +56,12 @@ def test_our_programs_are_among_those_of_their_question() -> None:
 
 @pytest.mark.parametrize("program", ["ottla send", "ottla send_many", "confluent-kafka produce"])
 def test_what_was_produced_is_there_and_can_be_consumed(
-    program: str, ottla_broker: ottla.Broker
+    program: str, ottla_broker: ottla.Broker, ottla_topic: str
 ) -> None:
     def run(module: str, name: str, records: int) -> Done:
         command = [sys.executable, "-m", module, name, ottla_broker.bootstrap_servers]
         done = subprocess.run(
-            [*command, "benched", "0.05", str(records)],
+            [*command, ottla_topic, "0.05", str(records)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             timeout=60,
@@ -69,7 +69,7 @@ def test_what_was_produced_is_there_and_can_be_consumed(
         )
         return Done(**json.loads(done.stdout))
 
-    create_wide_topic(ottla_broker.bootstrap_servers, "benched", PARTITIONS_PER_TOPIC)
+    create_wide_topic(ottla_broker.bootstrap_servers, ottla_topic, PARTITIONS_PER_TOPIC)
     produced = run("benchmarks.producing_clients", program, 0)
     assert produced.records > 0
     assert produced.seconds > 0
