@@ -6,6 +6,7 @@ Run: python -m benchmarks.bench_fetch
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 
 from benchmarks.comparison import Row, observed
 from benchmarks.frames import (
@@ -36,17 +37,17 @@ REQUESTS_IN_FLIGHT = 4
 
 def fill(peer: Peer) -> None:
     """Writes what will be read, once per start of a broker."""
-    if peer.pid in _filled:
+    if peer.folder in _filled:
         return
     for topic in TOPICS:
         for partition, leader in enumerate(leaders(peer.bootstrap_server, topic)):
             frame = produce_frame(topic, RECORDS_PER_BATCH, VALUE_BYTES, partition)
             for _ in range(BATCHES_PER_PARTITION):
                 append_first(leader, frame)
-    _filled.add(peer.pid)
+    _filled.add(peer.folder)
 
 
-_filled: set[int] = set()
+_filled: set[Path] = set()
 
 
 def targets(peer: Peer) -> list[Target]:
