@@ -159,7 +159,6 @@ class Accumulator:
             batch = ProducerBatch.ready_made(
                 queue.key, (queue.next_order,), encoded, reservation.size_bytes, now_ms
             )
-            batch.loop, batch.failed_records = self.loop, self.failed_records
             future = RecordFuture(batch, 0, read_header(encoded, 0).base_timestamp, -1, -1)
             self._enter(queue, batch, reservation)
             self.full_bytes += batch.size_bytes
@@ -217,11 +216,9 @@ class Accumulator:
     ) -> ProducerBatch:
         """A batch in the reserved memory, which nothing knows of before `_enter`."""
         self._check_accepted()
-        batch = ProducerBatch(
+        return ProducerBatch(
             queue.key, (queue.next_order,), queue.limit_bytes, reservation.size_bytes, now_ms
         )
-        batch.loop, batch.failed_records = self.loop, self.failed_records
-        return batch
 
     def _enter(self, queue: PartitionQueue, batch: ProducerBatch, reservation: Reservation) -> None:
         """Put a new batch with its first record at the end of the queue, behind the one that was open.
@@ -229,6 +226,7 @@ class Accumulator:
         Ctrl-C may raise at any call: until the batch is in the queue, the reservation is the caller's, who cancels it.
         """
         assert reservation.granted
+        batch.loop, batch.failed_records = self.loop, self.failed_records
         # Another thread may have begun a batch meanwhile: that one is closed.
         self._close_open(queue)
         self._note_transaction(queue)
