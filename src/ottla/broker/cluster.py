@@ -55,7 +55,6 @@ class Cluster:
         self.catalog = Catalog(store.catalog.entries())
         self._changes = CatalogChanges(store.catalog)
         self.members = Members(clock)
-        self._owners = owners
         self.leader_epochs: LeaderEpochs | None = None
         self._leaders: Leaders
         if owners is None:
@@ -73,7 +72,7 @@ class Cluster:
             share=self.share,
             change=self.change,
             members=self.members,
-            owners=owners,
+            leaders=self._leaders,
         )
         store.catalog.follow(self._follow)
 
@@ -115,7 +114,7 @@ class Cluster:
             if effects.alters_options:
                 member.options.reload()
                 member.partitions.reconfigure()
-        if self._owners is not None:
+        if self._leaders.deletion_parts is not None:
             self.deletion.followed(effects.deleted)
 
     def check_broker_config(self, name: str, altered: Mapping[str, str]) -> Refused | None:
@@ -143,9 +142,9 @@ class Cluster:
     # Nodes.
 
     @property
-    def has_owners(self) -> bool:
-        """Whether each node has a store of its own, so that a partition has one copy and one possible leader."""
-        return self._owners is not None
+    def spans_processes(self) -> bool:
+        """Whether nodes of other processes change the catalog too, so that a commit takes its time."""
+        return self._leaders.deletion_parts is not None
 
     @property
     def leads_everything(self) -> bool:

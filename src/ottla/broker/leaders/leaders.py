@@ -33,6 +33,13 @@ class Led(NamedTuple):
     epoch: int
 
 
+class DeletionParts(NamedTuple):
+    """The numbered parts of the work that a deleted topic leaves: those of this process, and all."""
+
+    here: list[int]
+    of_all: Sequence[int]
+
+
 class Leaders(Protocol):
     """Topics and partitions that it is given exist; `Cluster` checks that."""
 
@@ -106,6 +113,11 @@ class Leaders(Protocol):
         ...
 
     # Topics.
+
+    @property
+    def deletion_parts(self) -> DeletionParts | None:
+        """How the work for deleted topics is divided among processes; None if this one does it all."""
+        ...
 
     def place_new(self, topic: Topic, first_partition: int) -> None:
         """Partitions were created, beginning with the first."""
