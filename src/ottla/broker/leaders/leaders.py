@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from ottla.broker.members import Member
+from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.core.catalog import Topic
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
@@ -68,7 +69,7 @@ class Leaders(Protocol):
         """A node of this process has ended as by a kill; it is no member any more."""
         ...
 
-    def unregister(self, node_id: int) -> Refused | None:
+    def unregister(self, node_id: int) -> NowOrLater[Refused | None]:
         """Forgets a registered node that is not live: it is no replica any more."""
         ...
 
