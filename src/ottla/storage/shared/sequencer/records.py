@@ -16,8 +16,8 @@ from ottla.ports import JsonValue, PartitionRef
 class BrokerDescription(NamedTuple):
     """What a broker tells the others: `endpoints` and `advertised` are addresses ("HOST:PORT") by listener's name.
 
-    `peer` is where other brokers reach it ("HOST:PORT"), "" if nowhere, and `certificate` (PEM) what it shows them there
-    and when it connects to them.
+    `peer` is where other brokers reach it ("HOST:PORT"), "" if nowhere; `certificate` (PEM) is what it shows them
+    there, and when it connects to them.
     """
 
     name: str
