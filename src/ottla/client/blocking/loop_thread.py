@@ -188,11 +188,11 @@ class _Call(Generic[T]):
     def _cancel(self) -> None:
         """After Ctrl-C: cancel the coroutine, and wait a moment until it has cleaned up for the next call."""
         self._is_over = True
+        # Held by the loop from here on: another interrupt may end the frame that holds it.
+        ended = None if self._ended is None else self._ended()
 
         def cancel() -> None:
-            task = self._task
-            if task is None and self._ended is not None:
-                task = self._ended()
+            task = self._task or ended
             if task is None:  # `_start` has not run yet, or never will
                 self._coroutine.close()
                 self._inbox.put(None)
