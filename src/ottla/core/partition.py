@@ -13,6 +13,7 @@ from ottla.core.producer_state import (
     NO_SEQUENCE,
     AlreadyAppended,
     Append,
+    AppendIfConfirmed,
     EndedTransaction,
     ProducerBatch,
     ProducerStates,
@@ -71,13 +72,13 @@ class Partition:
         """Decides about a client's batch; the first one of a transaction needs a confirmed `verification`."""
         if header.producer_id <= NO_PRODUCER_ID:
             return APPEND
-        return self.decide_producer_batch(producer_batch(header), verification)
+        return self.producers.decide(producer_batch(header), verification)
 
-    def decide_producer_batch(
-        self, batch: ProducerBatch, verification: Verification | None = None
-    ) -> Append | AlreadyAppended | Refused:
-        """As `decide_append`, for a batch of which only what it says of its producer is needed."""
-        return self.producers.decide(batch, verification)
+    def decide_at_once(
+        self, batch: ProducerBatch, version: int
+    ) -> Append | AppendIfConfirmed | AlreadyAppended | Refused:
+        """As `decide_append`, for a caller that can ask the coordinator before anything else happens."""
+        return self.producers.decide_at_once(batch, version)
 
     def verification_for(
         self, header: BatchHeader, version: int

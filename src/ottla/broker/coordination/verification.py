@@ -54,6 +54,22 @@ def confirm(
     return _confirmed(answer, partitions)
 
 
+def confirms_at_once(
+    node: Node,
+    transactional_id: str,
+    producer: ProducerIdentity,
+    partitions: Sequence[TopicPartition],
+    version: int,
+) -> bool:
+    """Asks a coordinator that can answer now whether all partitions belong to the transaction; False if it cannot."""
+    coordinator = node.transactions.loaded_for(transactional_id)
+    if coordinator is None or not coordinator.answers_at_once:
+        return False
+    confirmed = confirm(node, transactional_id, producer, partitions, version)
+    # An answer that comes later is of no use here, as the caller asks again then.
+    return isinstance(confirmed, dict) and all(each is None for each in confirmed.values())
+
+
 async def _confirmed_later(
     answer: asyncio.Future[Answer], partitions: Sequence[TopicPartition]
 ) -> Confirmations:
