@@ -313,7 +313,7 @@ class ProducerStates:
         No marker comes in between, so no `Verification` has to be remembered.
         """
         decision = self._decide_by_sequence(batch)
-        if not isinstance(decision, Append) or not batch.is_transactional:
+        if decision is not APPEND or not batch.is_transactional:
             return decision
         producer = self._producers.get(batch.producer_id)
         if producer is not None and producer.transaction_first_offset != NO_OFFSET:

@@ -53,6 +53,7 @@ class StagedAppends:
         "_may_share",
         "_now_ms",
         "_producers",
+        "_staged_producers",
         "next_offset",
         "outcome",
         "shard",
@@ -65,7 +66,9 @@ class StagedAppends:
         self._now_ms = now_ms
         self._batches: list[Buffer] = []
         self._headers: list[BatchHeader] = []
+        # The newest batch of each producer, by its id.
         self._producers: dict[int, ProducerBatch] = {}
+        self._staged_producers: list[ProducerBatch | None] = []
         config = shard.config
         self._may_share = (
             config.segment_bytes >= SMALLEST_SHARED_SEGMENT_BYTES
@@ -123,6 +126,7 @@ class StagedAppends:
         header, producer = decided.header, decided.producer
         if producer is not None:
             self._producers[producer.producer_id] = producer
+        self._staged_producers.append(producer)
         self._batches.append(decided.data)
         self._headers.append(header)
         base_offset = self.next_offset
@@ -132,6 +136,6 @@ class StagedAppends:
     def write(self) -> Appended | Refused:
         """Appends what is staged, all or nothing."""
         self.outcome = outcome = self.shard.append_together(
-            self._batches, self._headers, self._now_ms
+            self._batches, self._headers, self._staged_producers, self._now_ms
         )
         return outcome
