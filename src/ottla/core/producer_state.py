@@ -234,8 +234,8 @@ def _check_first(
 ) -> Refused | None:
     """The first batch of a transaction that was confirmed, on a partition that may not know its producer.
 
-    The producer is a new one if every transaction has an epoch of its own. If not, any sequence may be its next one, but
-    none above the lowest that waits for its confirmation.
+    The producer is a new one if every transaction has an epoch of its own. If not, any sequence may be its next one,
+    but none above the lowest that waits for its confirmation.
     """
     if producer is not None:
         return None

@@ -131,8 +131,10 @@ class MarkerSender:
 
     def _leader_of(self, partition: TopicPartition) -> int | None:
         """The leader of a partition, or NO_LEADER; None if the partition was deleted."""
-        topic = self._cluster.topic_of(*partition)
-        return None if topic is None else self._cluster.leader_of(topic, partition.partition)
+        topic = self._cluster.catalog.topics.get(partition.topic)
+        if topic is None or partition.partition >= topic.partition_count:
+            return None
+        return self._cluster.leader_of(topic, partition.partition)
 
     def _call(self, leader: int, errands: list[Errand]) -> None:
         request = WriteTxnMarkersRequest(markers=[_marker(errand) for errand in errands])

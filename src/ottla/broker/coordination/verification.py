@@ -79,6 +79,8 @@ def confirms_at_once(
     coordinator = node.transactions.loaded_for(transactional_id)
     if coordinator is None or not coordinator.answers_at_once:
         return False
+    if coordinator.machine.is_ending(transactional_id):
+        return False  # the question would wait for that
     answer = _ask(node, transactional_id, producer, partitions, version)
     # An answer that comes later is of no use here, as the caller asks again then.
     if not isinstance(answer, AddPartitionsToTxnResponse):
