@@ -1,4 +1,4 @@
-"""Requests that begin something new while a transaction of their id ends: they wait, for a moment (ADR 0070)."""
+"""Requests that begin something new while a transaction of their id ends: they wait, for a moment (ADR 0073)."""
 
 from __future__ import annotations
 

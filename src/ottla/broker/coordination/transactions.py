@@ -112,7 +112,7 @@ def ask_transaction(
 def decide_after_end(
     transactional_id: str, decide: Callable[[TransactionMachine, Turn], T]
 ) -> Callable[[TransactionMachine, Turn, Ticket], T | Parked]:
-    """The decision about a request that begins something new, and waits a moment for what ends (ADR 0070)."""
+    """The decision about a request that begins something new, and waits a moment for what ends (ADR 0073)."""
 
     def decide_or_wait(machine: TransactionMachine, turn: Turn, ticket: Ticket) -> T | Parked:
         waits = machine.waits_for_end(
