@@ -7,6 +7,8 @@ them. `tests/storage_contract` tests every rule for every engine.
 Methods that change stored data check that the claim lasts, and raise FencedError if another claim has followed.
 Where they return `Future | None`, None says that the change is durable; a future is done when it is, and fails with
 a StorageError if it is not known to be.
+
+Reads may raise ReadPendingError, which says what then holds.
 """
 
 from ottla.core.leader_epochs import EpochStart
@@ -19,8 +21,10 @@ from ottla.ports.errors import (
     ClaimPendingError,
     DamagedError,
     FencedError,
+    ReadPendingError,
     StorageError,
     StorageFullError,
+    StorageUnavailableError,
 )
 from ottla.ports.inspection import LogDir, UnclaimedLog
 from ottla.ports.log import BatchEntry, Buffer, Extent, PartitionRef
@@ -45,12 +49,14 @@ __all__ = [
     "LogStore",
     "PartitionLog",
     "PartitionRef",
+    "ReadPendingError",
     "Replacement",
     "SaveTime",
     "SegmentInfo",
     "Snapshot",
     "StorageError",
     "StorageFullError",
+    "StorageUnavailableError",
     "UnclaimedLog",
     "monotonic_ms",
 ]
