@@ -1,14 +1,12 @@
 """The interfaces that the broker needs: time, identifiers, and a storage engine.
 
 An engine knows nothing of Kafka's semantics. It stores record batches under offsets that the caller chose, returns
-them, deletes them from the front, and keeps a small catalog of JSON values. One module per job; `engine` joins
-them. `tests/storage_contract` tests every rule for every engine.
+them, deletes them from the front, and keeps a small catalog of JSON values. One module per job; `engine` joins them.
+`tests/storage_contract` tests every rule.
 
 Methods that change stored data check that the claim lasts, and raise FencedError if another claim has followed.
 Where they return `Future | None`, None says that the change is durable; a future is done when it is, and fails with
-a StorageError if it is not known to be.
-
-Reads may raise ReadPendingError, which says what then holds.
+a StorageError if it is not known to be. Reads may raise ReadPendingError.
 """
 
 from ottla.core.leader_epochs import EpochStart
