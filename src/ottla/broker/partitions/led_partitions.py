@@ -89,8 +89,7 @@ class LedPartitions:
         ref = replay.log.ref
         config = self._options.topic_config(self._cluster.catalog.topics[ref.topic])
         shard = self._shards[ref.topic, ref.partition] = Shard(replay, config, self.discard)
-        if self._cluster.leader_epochs is not None:
-            self._cluster.leader_epochs.claimed(ref, replay.log.epoch)
+        self._cluster.claimed(ref, replay.log.epoch)
         # The options may have been changed during the replay.
         shard.configure(config)
 
