@@ -8,8 +8,8 @@
 Every byte is under a checksum or compared, so any truncation and any flipped bit is found. The object id and the
 cluster id say where an object belongs that is found in a bucket. Numbers are big-endian.
 
-The key of an object has its id: `<2 hex>/<object id>-<random>`. Keys of consecutive ids begin differently, since
-stores divide their load by the beginning of keys.
+The key of an object has its id: `<2 hex>/<object id>-<16 hex>`, with random digits. They begin differently, since
+stores divide their load by the beginning of keys, and differ from those of the same id in an earlier cluster.
 """
 
 from __future__ import annotations
@@ -35,29 +35,22 @@ _HEADER: Final = struct.Struct(f">8sHq{MAX_CLUSTER_ID_BYTES}s")  # and its CRC
 _ENTRY: Final = struct.Struct(">qqqiI")
 _TRAILER: Final = struct.Struct(">II8s")
 _UINT32: Final = struct.Struct(">I")
-_KEY: Final = re.compile(r"([0-9a-f]{2})/(0|[1-9][0-9]{0,18})-([0-9a-f]{16})")
+_KEY: Final = re.compile(r"[0-9a-f]{2}/(0|[1-9][0-9]{0,18})-[0-9a-f]{16}")
 
 
 # Keys.
 
 
 def object_key(object_id: int, random_bits: int) -> str:
-    """`random_bits`, 64 of them, distinguish a key from one that an earlier cluster may have used."""
-    return f"{key_prefix(object_id)}{random_bits & (2**64 - 1):016x}"
-
-
-def key_prefix(object_id: int) -> str:
-    """With what all keys of an object's id begin, and no others."""
-    return f"{object_id & 0xFF:02x}/{object_id}-"
+    """The key of an object, by 72 random bits."""
+    token = f"{random_bits & (2**72 - 1):018x}"
+    return f"{token[:2]}/{object_id}-{token[2:]}"
 
 
 def object_id_of(key: str) -> int | None:
     """The id in a key, None if it is not one of ours."""
     match = _KEY.fullmatch(key)
-    if match is None:
-        return None
-    object_id = int(match[2])
-    return object_id if match[1] == f"{object_id & 0xFF:02x}" else None
+    return None if match is None else int(match[1])
 
 
 # Writing.

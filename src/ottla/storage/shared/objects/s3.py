@@ -158,19 +158,13 @@ class S3Objects:
 
         # obstore takes folders only: within one, a listing can begin close to the prefix.
         folder, _, name = prefix.rpartition("/")
-        below = self._options.prefix
-        offset = None
-        if name:
-            before = f"{prefix[:-1]}{chr(ord(prefix[-1]) - 1)}~"
-            offset = f"{below}/{before}" if below else before
-        del below
-        pages = obstore.list(
-            self._store, folder or None, offset=offset, chunk_size=_LISTED_AT_ONCE
-        )
+        offset = f"{prefix[:-1]}{chr(ord(prefix[-1]) - 1)}~" if name else None
+        held = [
+            obstore.list(self._store, folder or None, offset=offset, chunk_size=_LISTED_AT_ONCE)
+        ]
         while True:
-            try:
-                page = await self._answer(pages.__anext__(), f"listing objects {prefix}*", 0)
-            except StopAsyncIteration:
+            page = await self._next_page(held, f"listing objects {prefix}*")
+            if page is None:
                 return
             for listed in page:
                 key = listed["path"]
@@ -179,6 +173,30 @@ class S3Objects:
                     yield ListedObject(key, listed["size"], modified_ms)
                 elif key > prefix:
                     return
+
+    async def _next_page(self, held: list[Any], what: str) -> Sequence[Any] | None:
+        """The next page of the listing that is alone in `held`, None after the last.
+
+        A listing that is given up while its request is under way must not be released by this thread after its request:
+        hyper would panic without its own runtime. So it goes first, and the request releases it.
+        """
+        request: asyncio.Future[Sequence[Any]] = held[0].__anext__()
+        try:
+            done, _ = await asyncio.wait({request}, timeout=self._options.timeout_seconds)
+        except BaseException:
+            held.clear()
+            request.cancel()
+            raise
+        if not done:
+            held.clear()
+            request.cancel()
+            raise self._timeout_error(what, self._options.timeout_seconds)
+        try:
+            return request.result()
+        except StopAsyncIteration:
+            return None
+        except Exception as error:
+            raise self._error(error, what) from None
 
     async def close(self) -> None:
         """The connections are closed with the last reference to the store."""
@@ -194,14 +212,15 @@ class S3Objects:
                 return await call
         except TimeoutError:
             # The request may still arrive, or have arrived.
-            raise ObjectsUnavailableError(
-                f"{self._name}: {what} took more than {limit_seconds:.0f} seconds"
-            ) from None
-        except (StorageError, StopAsyncIteration):
-            raise
+            raise self._timeout_error(what, limit_seconds) from None
         except Exception as error:
             # Without the cause, whose text has headers and credentials of the request.
             raise self._error(error, what) from None
+
+    def _timeout_error(self, what: str, limit_seconds: float) -> StorageError:
+        return ObjectsUnavailableError(
+            f"{self._name}: {what} took more than {limit_seconds:.1f} seconds"
+        )
 
     def _error(self, error: Exception, what: str) -> StorageError:
         """The error of an operation in one line without secrets."""
@@ -230,7 +249,9 @@ class S3Objects:
                 f"{about}: the store's certificate is not trusted: give its CA with ca=FILE"
             )
         found = _MESSAGE.search(text)
-        said = " ".join(part for part in (str(status or ""), code, found[1] if found else "") if part)
+        said = " ".join(
+            part for part in (str(status or ""), code, found[1] if found else "") if part
+        )
         said = self._shortened(said or _innermost(text))
         if 400 <= status < 500 and status not in (408, 409, 425, 429):
             return ObjectsRefusedError(f"{about}: the store refuses it: {said}")
@@ -291,9 +312,7 @@ def _open(options: S3Options, environment: Mapping[str, str]) -> S3Store:
         config["secret_access_key"] = options.secret_access_key
         if options.session_token:
             config["session_token"] = options.session_token
-    elif (
-        options.profile or not environment_has_keys(environment)
-    ) and profile.keys() is not None:
+    elif (options.profile or not environment_has_keys(environment)) and profile.keys() is not None:
         provider = profile.credential
     if options.checksum != "sha256":
         config["unsigned_payload"] = True
@@ -316,10 +335,16 @@ def _open(options: S3Options, environment: Mapping[str, str]) -> S3Store:
             client_options=client,  # type: ignore[arg-type]
             retry_config={
                 "max_retries": _RETRIES,
-                "backoff": {"init_backoff": _FIRST_BACKOFF, "max_backoff": _LAST_BACKOFF, "base": 2},
+                "backoff": {
+                    "init_backoff": _FIRST_BACKOFF,
+                    "max_backoff": _LAST_BACKOFF,
+                    "base": 2,
+                },
                 "retry_timeout": timedelta(seconds=options.timeout_seconds),
             },
             credential_provider=provider,  # type: ignore[arg-type]
         )
     except Exception as error:
-        raise ConfigError(f"{options.shown}: {_first_line(str(error))[:_MESSAGE_CHARACTERS]}") from None
+        raise ConfigError(
+            f"{options.shown}: {_first_line(str(error))[:_MESSAGE_CHARACTERS]}"
+        ) from None

@@ -71,9 +71,7 @@ class S3Options:
         if self.style not in ("", "path", "virtual"):
             raise ConfigError(f"style is path or virtual, not {self.style!r}")
         if self.checksum not in ("sha256", "crc64nvme", "none"):
-            raise ConfigError(
-                f"the checksum is sha256, crc64nvme or none, not {self.checksum!r}"
-            )
+            raise ConfigError(f"the checksum is sha256, crc64nvme or none, not {self.checksum!r}")
         if bool(self.access_key_id) != bool(self.secret_access_key):
             raise ConfigError("access_key_id and secret_access_key are given together")
         if self.session_token and not self.access_key_id:
