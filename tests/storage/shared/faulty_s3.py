@@ -31,110 +31,106 @@ class FaultyS3:
         return f"s3://bucket/below?endpoint={self.endpoint}&region=us-east-1&{keys}{more}"
 
 
-def _handler(state: FaultyS3) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    state: FaultyS3  # of the subclass that a server makes
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Quiet."""
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet."""
 
-        def answer(
-            self, status: int, body: bytes = b"", headers: dict[str, str] | None = None
-        ) -> None:
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
+    def answer(self, status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
-        def fail(self, status: int, code: str) -> None:
-            text = f"<Error><Code>{code}</Code><Message>As the test says.</Message></Error>"
-            self.answer(status, text.encode())
+    def fail(self, status: int, code: str) -> None:
+        text = f"<Error><Code>{code}</Code><Message>As the test says.</Message></Error>"
+        self.answer(status, text.encode())
 
-        def _fault(self) -> str:
-            path = unquote(urlsplit(self.path).path)
-            state.requests.append((self.command, path))
-            state.headers.append({name.lower(): value for name, value in self.headers.items()})
-            return state.faults.pop(0) if state.faults else ""
+    def _fault(self) -> str:
+        path = unquote(urlsplit(self.path).path)
+        self.state.requests.append((self.command, path))
+        self.state.headers.append({name.lower(): value for name, value in self.headers.items()})
+        return self.state.faults.pop(0) if self.state.faults else ""
 
-        def _refused(self, fault: str) -> bool:
-            if fault == "slow":
-                state.release.wait(30)
-            elif fault == "drop":
-                self.close_connection = True
-                return True
-            elif fault.isdigit() or ":" in fault:
-                status, _, code = fault.partition(":")
-                self.fail(int(status), code or "SlowDown")
-                return True
-            return False
+    def _refused(self, fault: str) -> bool:
+        if fault == "slow":
+            self.state.release.wait(30)
+        elif fault == "drop":
+            self.close_connection = True
+            return True
+        elif fault.isdigit() or ":" in fault:
+            status, _, code = fault.partition(":")
+            self.fail(int(status), code or "SlowDown")
+            return True
+        return False
 
-        def do_PUT(self) -> None:
-            fault = self._fault()
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self._refused(fault):
+    def do_PUT(self) -> None:
+        fault = self._fault()
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self._refused(fault):
+            return
+        self.state.stored[unquote(urlsplit(self.path).path)] = body
+        if fault == "stored-then-slow":
+            self.state.release.wait(30)
+        if fault == "stored-then-drop":
+            self.close_connection = True
+            return
+        self.answer(200, headers={"ETag": '"1"'})
+
+    def do_GET(self) -> None:
+        fault = self._fault()
+        if self._refused(fault):
+            return
+        data = self.state.stored.get(unquote(urlsplit(self.path).path))
+        if data is None:
+            self.fail(404, "NoSuchKey")
+            return
+        start, end, status = 0, len(data), 200
+        wanted = _RANGE.fullmatch(self.headers.get("Range", ""))
+        if wanted is not None:
+            start, end, status = int(wanted[1]), min(int(wanted[2]) + 1, len(data)), 206
+            if start >= len(data):
+                self.fail(416, "InvalidRange")
                 return
-            state.stored[unquote(urlsplit(self.path).path)] = body
-            if fault == "stored-then-slow":
-                state.release.wait(30)
-            if fault == "stored-then-drop":
-                self.close_connection = True
-                return
-            self.answer(200, headers={"ETag": '"1"'})
+        if fault == "short":
+            end -= 1
+        body = data[start:end]
+        headers = {
+            "Content-Range": f"bytes {start}-{end - 1}/{len(data)}",
+            "ETag": '"1"',
+            "Last-Modified": "Thu, 19 Nov 2026 20:00:00 GMT",
+        }
+        if fault == "truncated":
+            headers["Content-Length"] = str(len(body))
+            body = body[: len(body) // 2]
+            self.close_connection = True
+        self.answer(status, body, headers)
 
-        def do_GET(self) -> None:
-            fault = self._fault()
-            if self._refused(fault):
-                return
-            data = state.stored.get(unquote(urlsplit(self.path).path))
-            if data is None:
-                self.fail(404, "NoSuchKey")
-                return
-            start, end, status = 0, len(data), 200
-            wanted = _RANGE.fullmatch(self.headers.get("Range", ""))
-            if wanted is not None:
-                start, end, status = int(wanted[1]), min(int(wanted[2]) + 1, len(data)), 206
-                if start >= len(data):
-                    self.fail(416, "InvalidRange")
-                    return
-            if fault == "short":
-                end -= 1
-            body = data[start:end]
-            headers = {
-                "Content-Range": f"bytes {start}-{end - 1}/{len(data)}",
-                "ETag": '"1"',
-                "Last-Modified": "Thu, 19 Nov 2026 20:00:00 GMT",
-            }
-            if fault == "truncated":
-                headers["Content-Length"] = str(len(body))
-                body = body[: len(body) // 2]
-                self.close_connection = True
-            self.answer(status, body, headers)
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
-        def do_HEAD(self) -> None:
-            self.do_GET()
-
-        def do_POST(self) -> None:
-            fault = self._fault()
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            if self._refused(fault):
-                return
-            folder = unquote(urlsplit(self.path).path).rstrip("/")
-            keys = re.findall("<Key>([^<]*)</Key>", body)
-            for key in keys:
-                state.stored.pop(f"{folder}/{key}", None)
-            deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
-            self.answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
-
-    return Handler
+    def do_POST(self) -> None:
+        fault = self._fault()
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        if self._refused(fault):
+            return
+        folder = unquote(urlsplit(self.path).path).rstrip("/")
+        keys = re.findall("<Key>([^<]*)</Key>", body)
+        for key in keys:
+            self.state.stored.pop(f"{folder}/{key}", None)
+        deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+        self.answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
 
 
 @contextmanager
 def faulty_s3(certificate: Path | None = None, key: Path | None = None) -> Iterator[FaultyS3]:
     """The server, with TLS if it has a certificate; it ends with the block."""
     state = FaultyS3()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(state))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"state": state}))
     server.daemon_threads = True
     server.handle_error = lambda *args: None  # type: ignore[method-assign]
     scheme = "http"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -159,9 +160,9 @@ class S3Objects:
         # obstore takes folders only: within one, a listing can begin close to the prefix.
         folder, _, name = prefix.rpartition("/")
         offset = f"{prefix[:-1]}{chr(ord(prefix[-1]) - 1)}~" if name else None
-        held = [
-            obstore.list(self._store, folder or None, offset=offset, chunk_size=_LISTED_AT_ONCE)
-        ]
+        pages = obstore.list(self._store, folder or None, offset=offset, chunk_size=_LISTED_AT_ONCE)
+        held = deque([pages])
+        del pages
         while True:
             page = await self._next_page(held, f"listing objects {prefix}*")
             if page is None:
@@ -174,7 +175,7 @@ class S3Objects:
                 elif key > prefix:
                     return
 
-    async def _next_page(self, held: list[Any], what: str) -> Sequence[Any] | None:
+    async def _next_page(self, held: deque[Any], what: str) -> Sequence[Any] | None:
         """The next page of the listing that is alone in `held`, None after the last.
 
         A listing that is given up while its request is under way must not be released by this thread after its request:
