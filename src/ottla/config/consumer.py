@@ -214,7 +214,7 @@ class ConsumerConfig(ClientConfig):
         many=True,
         doc="The assignors that this member can use, the preferred one first.",
     )
-    # Kafka's default is 65536: ADR 0070.
+    # Kafka's default is 65536: ADR 0075.
     receive_buffer_bytes: int = option(
         OptionType.INT,
         -1,
