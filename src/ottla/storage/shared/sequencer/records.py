@@ -16,7 +16,8 @@ from ottla.ports import JsonValue, PartitionRef
 class BrokerDescription(NamedTuple):
     """What a broker tells the others: `endpoints` and `advertised` are addresses ("HOST:PORT") by listener's name.
 
-    `peer` is where other brokers reach it ("HOST:PORT"), "" if nowhere.
+    `peer` is where other brokers reach it ("HOST:PORT"), "" if nowhere; `certificate` (PEM) is what it shows them
+    there, and when it connects to them.
     """
 
     name: str
@@ -25,6 +26,7 @@ class BrokerDescription(NamedTuple):
     advertised: Mapping[str, str]
     peer: str
     rack: str | None
+    certificate: str = ""
 
 
 class MemberState(NamedTuple):
@@ -39,6 +41,7 @@ class MemberState(NamedTuple):
     rack: str | None
     is_live: bool
     applied_revision: int  # the revision of the catalog by which it acts
+    certificate: str = ""
 
 
 class Registration(NamedTuple):
