@@ -1,4 +1,7 @@
-"""The schema: made by `init`, brought to this version by `upgrade`, compared by `check_schema`."""
+"""The schema: made by `init`, brought to this version by `upgrade`, compared by `check_schema`.
+
+It has the tables of objects in PostgreSQL too, which are empty where there is another object store.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import asyncpg
 from ottla.model import topic_id_text
 from ottla.ports import StorageError
 from ottla.ports.errors import NewerFormatError
+from ottla.storage.shared.objects.postgres_chunks import chunk_tables_sql
 from ottla.storage.shared.sequencer.postgres.connections import Database
 from ottla.storage.shared.sequencer.postgres.database_url import DatabaseUrl
 
@@ -157,6 +161,7 @@ async def _go_through(connection: Any, version: int) -> None:
     for step in STEPS:
         if step.version > version:
             await connection.execute((_folder() / "steps" / step.file).read_text("utf-8"))
+    await connection.execute(chunk_tables_sql())
     for name in FUNCTIONS:
         await connection.execute((_folder() / "functions" / name).read_text("utf-8"))
     await connection.execute("UPDATE schema_version SET version = $1", VERSION)
