@@ -79,10 +79,8 @@ LOGIN_ROOM_BYTES = 1 << 10
 LINGER_SECONDS = 0.1
 # While small frames are handled, the clock is read once per this many bytes.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
-# A larger request is never answered as a plain one.
-LARGEST_PLAIN_BYTES = 1 << 20
 # The most bytes of requests that are answered together: of small ones fewer, which take longer for their bytes.
-PLAIN_BYTES = 256 << 10
+PLAIN_BYTES = 1 << 20
 PLAIN_BYTES_IF_SMALL = 16 << 10
 PLAIN_REQUESTS_IF_LARGE = 16
 NOWHERE = Endpoint("", 0)
@@ -383,7 +381,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 next_check = position + BYTES_PER_CHECK if position else 1
             following = position
-            if self._handle_plain is not None and size <= LARGEST_PLAIN_BYTES:
+            if self._handle_plain is not None and size <= PLAIN_BYTES:
                 following = self._answer_plain(self._handle_plain, received, position)
             if following == position:
                 self._handle_frame(received[start : start + size])
@@ -474,9 +472,7 @@ class Connection(asyncio.BufferedProtocol):
         ):
             return position
         (size,) = read_size(received, position)
-        most_bytes = max(
-            PLAIN_BYTES_IF_SMALL, min(PLAIN_BYTES, PLAIN_REQUESTS_IF_LARGE * size), size
-        )
+        most_bytes = max(PLAIN_BYTES_IF_SMALL, min(PLAIN_BYTES, PLAIN_REQUESTS_IF_LARGE * size))
         end = min(len(received), position + most_bytes + SIZE_BYTES)
         try:
             answers = handle(self._host.node, self.caller, received, position, end)
