@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import Any, Final
 
+from ottla.broker.requests.delivered_response import PlacedRequest
 from ottla.broker.requests.large_request import Framed
 from ottla.broker.requests.request import NO_REPLY, MadeWhenSent
 from ottla.ports import Buffer
@@ -20,7 +21,7 @@ SHARED_BUFFER_BYTES: Final = 16 << 10
 class PendingResponse:
     """The place of a response in the order of responses."""
 
-    __slots__ = ("correlation_id", "future", "parts", "response", "version")
+    __slots__ = ("correlation_id", "future", "is_missing", "parts", "response", "version")
 
     def __init__(
         self, version: int, correlation_id: int, future: asyncio.Future[Any] | None
@@ -28,8 +29,15 @@ class PendingResponse:
         self.version = version
         self.correlation_id = correlation_id
         self.future = future  # until it is done
+        self.is_missing = future is not None
         self.response: Any = None
         self.parts: list[Buffer] | None = None
+
+    def give_up(self) -> None:
+        """The connection has gone."""
+        if self.future is not None:
+            self.future.cancel()
+            self.future = None
 
     def framed(self) -> list[Buffer]:
         """The response's bytes."""
@@ -51,7 +59,7 @@ class ResponseQueue:
     __slots__ = ("_pending", "_unsent", "_waiting_bytes", "unsent_bytes")
 
     def __init__(self) -> None:
-        self._pending: deque[PendingResponse] = deque()
+        self._pending: deque[PendingResponse | PlacedRequest] = deque()
         self._waiting_bytes = 0  # of responses that are ready, but not next
         self._unsent: list[Buffer] = []
         self.unsent_bytes = 0
@@ -82,6 +90,7 @@ class ResponseQueue:
     def complete(self, pending: PendingResponse, response: Any) -> None:
         """A response that comes later has come."""
         pending.future, pending.response = None, response
+        pending.is_missing = False
 
     def add(self, response: Any, version: int, correlation_id: int) -> None:
         """Adds a response that is ready."""
@@ -97,9 +106,16 @@ class ResponseQueue:
         else:
             self._queue(parts)
 
+    def add_place(self, place: PlacedRequest) -> None:
+        """Keeps the place of a plain request; its response may be there already."""
+        if place.is_missing or self._pending:
+            self._pending.append(place)
+        else:
+            self._queue(place.framed())
+
     def release_next(self) -> bool:
         """Queues the next response to be sent; False if it is not ready."""
-        if not self._pending or self._pending[0].future is not None:
+        if not self._pending or self._pending[0].is_missing:
             return False
         pending = self._pending.popleft()
         if pending.parts is not None:
@@ -130,6 +146,4 @@ class ResponseQueue:
         """Cancels the responses that have not been released."""
         pending, self._pending, self._waiting_bytes = self._pending, deque(), 0
         for one in pending:
-            if one.future is not None:
-                one.future.cancel()
-                one.future = None
+            one.give_up()
