@@ -36,6 +36,7 @@ from tests.fuzz.disk import run_disk
 from tests.fuzz.handshakes import run_handshakes
 from tests.fuzz.logins import run_logins
 from tests.fuzz.plain import run_plain
+from tests.fuzz.plain_groups import run_plain_groups
 from tests.fuzz.torn import TEARS, run_torn
 from tests.fuzz.wire import run_wire
 from tests.history.round import SETTINGS
@@ -96,6 +97,16 @@ def plain(folder: Path, seed: int) -> str:
         print(f"  seed {seed + run}: {results[-1]}", flush=True)
         left, run = left - count, run + 1
     return f"{run} pairs of brokers, the last: {results[-1]}"
+
+
+def plain_groups(folder: Path, seed: int) -> str:
+    left, run, tally = number("CAMPAIGN_GROUP_RECEIVES", 200_000), 0, None
+    while left > 0:
+        count = min(left, RECEIVES_PER_BROKER)
+        tally = run_plain_groups(folder / str(run), seed + run, count)
+        print(f"  seed {seed + run}: {tally}", flush=True)
+        left, run = left - count, run + 1
+    return f"{run} pairs of brokers, the last: {tally}"
 
 
 def logins(folder: Path, seed: int) -> str:
@@ -195,6 +206,7 @@ PARTS: dict[str, Callable[[Path, int], str]] = {
     "examples": examples,
     "wire": wire,
     "plain": plain,
+    "plain-groups": plain_groups,
     "logins": logins,
     "handshakes": handshakes,
     "batches": batches,

@@ -365,7 +365,8 @@ async def _run(folder: Path, seed: int, receives: int) -> Tally:
                 tally.frames += len(sent)
             await _compare(brokers)
             tally.answered_bytes += sum(len(each.written) for each in brokers[0].clients)
-            tally.closed += [broker.connect_again() for broker in brokers][0]
+            closed = [broker.connect_again() for broker in brokers]
+            tally.closed += closed[0]
         machines = brokers[0].machines()
         tally.generations = sum(
             group.generation for each in machines for group in each.membership.groups.values()

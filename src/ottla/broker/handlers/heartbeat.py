@@ -10,7 +10,6 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.delivered_response import PlacedRequest
 from ottla.broker.requests.gather_responses import NowOrLater
-from ottla.broker.requests.plain_answers import PlainAnswers, placed
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.security.authorization import refuse_group
 from ottla.broker.security.caller import Caller
@@ -19,7 +18,6 @@ from ottla.core.group.machine import GroupMachine
 from ottla.core.outcomes import Refused, error_of
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
-from ottla.ports import Buffer
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.plain_groups import read_plain_heartbeat, write_heartbeat_response
 
@@ -58,9 +56,9 @@ class PlacedHeartbeat(PlacedRequest):
 
     heartbeat: requests.HeartbeatRequest
 
-    def framed(self) -> list[Buffer]:
+    def frame(self) -> bytearray:
         error = _error(self.result)
-        return [write_heartbeat_response(self.version, self.correlation_id, error)]
+        return write_heartbeat_response(self.version, self.correlation_id, error)
 
     def error_codes(self) -> Iterable[int]:
         return (_error(self.result),)
@@ -68,20 +66,20 @@ class PlacedHeartbeat(PlacedRequest):
 
 def handle_plain(
     node: Node, caller: Caller, received: memoryview, start: int, end: int
-) -> PlainAnswers | None:
+) -> PlacedRequest | None:
     """As `handle`, for a plain request."""
     found = read_plain_heartbeat(received, start, end)
     if found is None:
         return None
-    following, version, correlation_id = found[:3]
-    place = PlacedHeartbeat(version, correlation_id)
+    end, version, correlation_id = found[:3]
+    place = PlacedHeartbeat(end, version, correlation_id)
     place.heartbeat = heartbeat = requests.HeartbeatRequest(*found[4:])
     refused = refuse_group(node, caller, Operation.READ, heartbeat.group_id)
     if refused is not None:
         place.answer(refused)
     else:
         ask_group_placed(node.groups, heartbeat.group_id, _decide, place)
-    return placed(following, place)
+    return place
 
 
 def _decide(groups: GroupMachine, turn: Turn, place: PlacedHeartbeat) -> Refused | None:

@@ -12,7 +12,6 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.delivered_response import PlacedRequest
 from ottla.broker.requests.gather_responses import NowOrLater
-from ottla.broker.requests.plain_answers import PlainAnswers, placed
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.security.authorization import refuse_group
 from ottla.broker.security.caller import Caller
@@ -28,7 +27,6 @@ from ottla.core.group.requests import (
 from ottla.core.outcomes import Refused
 from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
-from ottla.ports import Buffer
 from ottla.wire.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -109,9 +107,9 @@ class PlacedJoin(PlacedRequest):
     # As the client sent it.
     member_id: str
 
-    def framed(self) -> list[Buffer]:
+    def frame(self) -> bytearray:
         answer = _answer(self.result, self.member_id, self.version)
-        return [write_join_response(self.version, self.correlation_id, *answer)]
+        return write_join_response(self.version, self.correlation_id, *answer)
 
     def error_codes(self) -> Iterable[int]:
         return (_answer(self.result, self.member_id, self.version).error,)
@@ -119,26 +117,26 @@ class PlacedJoin(PlacedRequest):
 
 def handle_plain(
     node: Node, caller: Caller, received: memoryview, start: int, end: int
-) -> PlainAnswers | None:
+) -> PlacedRequest | None:
     """As `handle`, for a plain request."""
     found = read_plain_join(received, start, end)
     if found is None:
         return None
-    following, version, correlation_id, client_id = found[:4]
+    end, version, correlation_id, client_id = found[:4]
     fields = _Fields(*found[4:])
-    place = PlacedJoin(version, correlation_id)
+    place = PlacedJoin(end, version, correlation_id)
     place.member_id = fields.member_id
     refused = refuse_group(node, caller, Operation.READ, fields.group_id)
     if refused is not None:
         place.answer(JoinRefused(refused.error, NO_MEMBER_ID))
-        return placed(following, place)
+        return place
     coordinator = find_group(node.groups, fields.group_id)
     if isinstance(coordinator, Refused):
         place.answer(coordinator)
     else:
         place.join = _join(node, RequestContext(version, client_id, caller), fields)
         coordinator.ask_placed(_decide, place)
-    return placed(following, place)
+    return place
 
 
 def _decide(groups: GroupMachine, turn: Turn, place: PlacedJoin) -> Parked:

@@ -12,7 +12,6 @@ from ottla.broker.requests.api import serve
 from ottla.broker.requests.delivered_response import PlacedRequest
 from ottla.broker.requests.divisions import Division, Divisions
 from ottla.broker.requests.gather_responses import NowOrLater
-from ottla.broker.requests.plain_answers import PlainAnswers, placed
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.security.authorization import refuse_group, refuse_topic
 from ottla.broker.security.caller import Caller
@@ -22,7 +21,6 @@ from ottla.core.group.requests import CommitSender, NewOffsets
 from ottla.core.outcomes import Refused, error_of
 from ottla.core.turn import Turn
 from ottla.errors import ErrorCode
-from ottla.ports import Buffer
 from ottla.wire.columns import Columns, columns_of
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -117,9 +115,9 @@ class PlacedCommit(PlacedRequest):
     sender: CommitSender
     topics: list[PlainOffsets]
 
-    def framed(self) -> list[Buffer]:
+    def frame(self) -> bytearray:
         codes = self._codes()
-        return [write_commit_response(self.version, self.correlation_id, self.topics, codes)]
+        return write_commit_response(self.version, self.correlation_id, self.topics, codes)
 
     def error_codes(self) -> Iterable[int]:
         return self._codes() or ()
@@ -128,7 +126,7 @@ class PlacedCommit(PlacedRequest):
         """The errors of all partitions, None if there is none."""
         asked = self.asked
         outcomes = _outcomes(asked, self.result, self.version)
-        if outcomes is None and all(one.errors is None for one in asked):
+        if outcomes is None and not any(one.errors for one in asked):
             return None
         following = None if outcomes is None else iter(outcomes)
         return [code for one in asked for code in _codes(one, following)]
@@ -136,32 +134,32 @@ class PlacedCommit(PlacedRequest):
 
 def handle_plain(
     node: Node, caller: Caller, received: memoryview, start: int, end: int
-) -> PlainAnswers | None:
+) -> PlacedRequest | None:
     """As `handle`, for a plain request."""
     found = read_plain_commit(received, start, end)
     if found is None:
         return None
-    following, version, correlation_id = found[:3]
+    end, version, correlation_id = found[:3]
     group_id, retention_ms, topics = found[4], found[8], found[9]
-    place = PlacedCommit(version, correlation_id)
+    place = PlacedCommit(end, version, correlation_id)
     place.topics = topics
     refused = refuse_group(node, caller, Operation.READ, group_id)
     if refused is not None:
         place.asked = [_failed(topic, refused.error) for topic in topics]
         place.answer([])
-        return placed(following, place)
+        return place
     place.asked = asked = [_asked(node, topic, retention_ms, caller, version) for topic in topics]
     place.offsets = [topic.offsets for topic in asked if topic.offsets is not None]
     if not place.offsets:
         place.answer([])
-        return placed(following, place)
+        return place
     place.sender = CommitSender(*found[4:8], version >= FIRST_VERSION_WITH_MEMBER_EPOCHS)
     coordinator = node.groups.find(group_id)
     if isinstance(coordinator, Refused):
         place.answer(coordinator)
     else:
         coordinator.ask_placed(_decide, place)
-    return placed(following, place)
+    return place
 
 
 def _decide(groups: GroupMachine, turn: Turn, place: PlacedCommit) -> Results:

@@ -12,7 +12,6 @@ from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.delivered_response import PlacedRequest
 from ottla.broker.requests.gather_responses import NowOrLater
-from ottla.broker.requests.plain_answers import PlainAnswers, placed
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.security.authorization import refuse_group
 from ottla.broker.security.caller import Caller
@@ -21,7 +20,6 @@ from ottla.core.group.requests import Synced, SyncRequest
 from ottla.core.outcomes import Refused
 from ottla.core.turn import Ticket, Turn
 from ottla.errors import ErrorCode
-from ottla.ports import Buffer
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.plain_groups import read_plain_sync, write_sync_response
 
@@ -97,8 +95,8 @@ class PlacedSync(PlacedRequest):
 
     sync: SyncRequest
 
-    def framed(self) -> list[Buffer]:
-        return [write_sync_response(self.version, self.correlation_id, *_answer(self.result))]
+    def frame(self) -> bytearray:
+        return write_sync_response(self.version, self.correlation_id, *_answer(self.result))
 
     def error_codes(self) -> Iterable[int]:
         return (_answer(self.result).error,)
@@ -106,20 +104,20 @@ class PlacedSync(PlacedRequest):
 
 def handle_plain(
     node: Node, caller: Caller, received: memoryview, start: int, end: int
-) -> PlainAnswers | None:
+) -> PlacedRequest | None:
     """As `handle`, for a plain request."""
     found = read_plain_sync(received, start, end)
     if found is None:
         return None
-    following, version, correlation_id = found[:3]
-    place = PlacedSync(version, correlation_id)
+    end, version, correlation_id = found[:3]
+    place = PlacedSync(end, version, correlation_id)
     place.sync = sync = SyncRequest(*found[4:10], dict(found[10]))
     refused = _refuse(node, caller, sync, version)
     if refused is not None:
         place.answer(refused)
     else:
         ask_group_placed(node.groups, sync.group_id, _decide, place)
-    return placed(following, place)
+    return place
 
 
 def _decide(groups: GroupMachine, turn: Turn, place: PlacedSync) -> Parked:

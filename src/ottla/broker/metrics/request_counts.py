@@ -78,16 +78,16 @@ def _observing_plain(handle: PlainHandler, counts: ApiCounts) -> PlainHandler:
 
     def observing(
         node: Node, caller: Caller, received: memoryview, start: int, end: int
-    ) -> PlainAnswers | None:
+    ) -> PlainAnswers | PlacedRequest | None:
         began = perf_counter()
         answers = handle(node, caller, received, start, end)
         if answers is None:
             return None
+        if isinstance(answers, PlacedRequest):
+            _observe_place(answers, counts, began)
+            return answers
         if answers.replies is not None:
             return answers._replace(replies=_counted_replies(answers.replies, counts, began))
-        if answers.place is not None:
-            _observe_place(answers.place, counts, began)
-            return answers
         count = answers.request_count
         counts.seconds.observe((perf_counter() - began) / count, count)
         return answers

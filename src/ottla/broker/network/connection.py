@@ -27,7 +27,7 @@ from ottla.broker.network.response_queue import (
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.requests.api import Api
-from ottla.broker.requests.delivered_response import DeliveredResponse
+from ottla.broker.requests.delivered_response import DeliveredResponse, PlacedRequest
 from ottla.broker.requests.large_request import (
     DIVIDED_FRAME_BYTES,
     SLICED_FRAME_BYTES,
@@ -477,10 +477,9 @@ class Connection(asyncio.BufferedProtocol):
                 return position
             self.caller.api_name = api.name
             position = answers.end
-            place = answers.place
-            if place is not None:
-                place.receiver = self
-                self._responses.add_place(place)
+            if isinstance(answers, PlacedRequest):
+                answers.receiver = self
+                self._responses.add_place(answers)
                 return position
             if answers.parts:
                 self._responses.add_framed(answers.parts)
@@ -784,8 +783,33 @@ class Connection(asyncio.BufferedProtocol):
 
     def send_responses(self) -> None:
         """Implements ResponseReceiver."""
-        if not self._is_closing and self._send_completed():
+        if self._is_closing or self._send_only_response():
+            return
+        if self._send_completed():
             asyncio.get_running_loop().call_soon(self._continue)
+
+    def _send_only_response(self) -> bool:
+        """Sends the response of a plain request, if nothing else is at hand: what most clients wait for is that."""
+        if (
+            self._buffer.filled
+            or self._reading_paused
+            or self._write_paused
+            or self._batching
+            or self._transport is None
+        ):
+            return False
+        try:
+            data = self._responses.take_only_frame()
+        except Exception as error:
+            self._log_bug(error)
+            self._close("an internal error")
+            return True
+        if data is None:
+            return False
+        self.last_active = self._host.now()
+        self._traffic.sent_bytes += len(data)
+        self._transport.write(data)
+        return True
 
     def _fail(self, error: BaseException) -> None:
         """A response could not be made."""

@@ -123,6 +123,17 @@ class ResponseQueue:
         self._queue(pending.framed())
         return True
 
+    def take_only_frame(self) -> bytearray | None:
+        """The response of a plain request, if it is ready, and there is nothing else to send and no other place."""
+        pending = self._pending
+        if len(pending) != 1 or self._unsent:
+            return None
+        place = pending[0]
+        if place.is_missing or not isinstance(place, PlacedRequest):
+            return None
+        pending.clear()
+        return place.frame()
+
     def _queue(self, parts: list[Buffer]) -> None:
         """Adds a response to the bytes that are sent next; small ones share a buffer."""
         unsent = self._unsent

@@ -64,13 +64,15 @@ class PlacedRequest(ABC):
     The response is written when it can be sent: until then, there is only the result.
     """
 
-    __slots__ = ("correlation_id", "is_missing", "observer", "receiver", "result", "version")
+    __slots__ = ("correlation_id", "end", "is_missing", "observer", "receiver", "result", "version")
 
     # What other places may have.
     future: ClassVar[None] = None
     parts: ClassVar[None] = None
 
-    def __init__(self, version: int, correlation_id: int) -> None:
+    def __init__(self, end: int, version: int, correlation_id: int) -> None:
+        """The request ends at the byte `end` of what was received."""
+        self.end = end
         self.version = version
         self.correlation_id = correlation_id
         self.is_missing = True
@@ -97,8 +99,12 @@ class PlacedRequest(ABC):
                 self.observer.given_up()
 
     @abstractmethod
-    def framed(self) -> list[Buffer]:
+    def frame(self) -> bytearray:
         """The response's bytes."""
+
+    def framed(self) -> list[Buffer]:
+        """The response's bytes, as other places have them."""
+        return [self.frame()]
 
     @abstractmethod
     def error_codes(self) -> Iterable[int]:

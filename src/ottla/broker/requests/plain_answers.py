@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.node import Node
 from ottla.broker.requests.delivered_response import PlacedRequest
@@ -21,24 +21,16 @@ class PlainReply(NamedTuple):
 
 
 class PlainAnswers(NamedTuple):
-    """The requests up to the byte `end` are answered: by `parts`, the bytes of all responses, or by one reply each.
-
-    Or it was one request, and its response comes in its `place`.
-    """
+    """The requests up to the byte `end` are answered: by `parts`, the bytes of all responses, or by one reply each."""
 
     end: int
     request_count: int
     parts: list[Buffer]
     replies: Iterable[PlainReply] | None = None
-    place: PlacedRequest | None = None
 
 
-def placed(end: int, place: PlacedRequest) -> PlainAnswers:
-    """The answer to one request, which ends at the byte `end`."""
-    return PlainAnswers(end, 1, NO_PARTS, None, place)
-
-
-NO_PARTS: Final[list[Buffer]] = []
-
-# Answers requests in received bytes between two positions; None if the first one is not for it.
-PlainHandler: TypeAlias = Callable[[Node, Caller, memoryview, int, int], PlainAnswers | None]
+# Answers requests in received bytes between two positions, or has a coordinator answer the first one; None if that is
+# not for it.
+PlainHandler: TypeAlias = Callable[
+    [Node, Caller, memoryview, int, int], PlainAnswers | PlacedRequest | None
+]
