@@ -1,11 +1,12 @@
 """The long runs, which `make campaign` starts; a failure prints the command that repeats it.
 
 CAMPAIGN_SEED       the seed; random, and printed, unless given
-CAMPAIGN_PARTS      which parts to run: examples,wire,plain,logins,handshakes,batches,disk,torn,sim,scale,groups,faults,
-                    spark,kafka,packaging,history,hostile
+CAMPAIGN_PARTS      which parts to run: examples,wire,plain,plain-groups,logins,handshakes,batches,disk,torn,sim,scale,
+                    groups,faults,spark,kafka,packaging,history,hostile
 CAMPAIGN_ROUNDS     rounds of all tests that Hypothesis makes examples for (10), each with examples that no other has
 CAMPAIGN_FRAMES     mutated frames (1,000,000)
 CAMPAIGN_RECEIVES   receives of Produce frames by two brokers that must not differ (500,000)
+CAMPAIGN_GROUP_RECEIVES  receives of group requests by two brokers that must not differ (200,000)
 CAMPAIGN_LOGINS     mutated logins (50,000)
 CAMPAIGN_HANDSHAKES  mutated handshakes of TLS (5,000)
 CAMPAIGN_BATCHES    mutated record batches (200,000)
