@@ -424,7 +424,7 @@ def test_both_kernels_write_the_same_generations(version: int, **fields: Any) ->
 def test_both_kernels_write_the_same_commits(
     version: int, correlation_id: int, named: list[Any], codes: st.DataObject
 ) -> None:
-    topics = [
+    topics: list[Any] = [
         (topic_id if version >= 10 else name, partitions, [], [], [])
         for name, topic_id, partitions in named
     ]
