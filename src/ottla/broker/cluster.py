@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ottla.broker.catalog_changes import CatalogChanges, Decide, Decision
 from ottla.broker.coordination.peers import NoPeers, Peers
-from ottla.broker.leader_epochs import UNKNOWN_EPOCH, LeaderEpochs
+from ottla.broker.leaders.leader_epochs import LeaderEpochs
+from ottla.broker.leaders.leaders import Leaders, Led, Placement
+from ottla.broker.leaders.leased import LeasedLeaders
+from ottla.broker.leaders.one_process import LeadersOfOneProcess
+from ottla.broker.leaders.own_stores import LeadersWithOwnStores
 from ottla.broker.loop.loop_share import LoopShare
-from ottla.broker.members import Member, Members
+from ottla.broker.members import RESTART_SECONDS, Member, Members
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.security.caller import Caller
 from ottla.broker.topic_deletion import TopicDeletion
 from ottla.core.catalog import Catalog, Changes, Topic
-from ottla.core.leadership import Leadership, Owners
+from ottla.core.leadership import Owners
 from ottla.core.outcomes import Refused
 from ottla.core.security.quotas.rates import TokenBucket
 from ottla.core.security.quotas.table import ClientKey
@@ -27,6 +31,7 @@ from ottla.events import EventLog
 from ottla.model import NO_LEADER, Endpoint, TopicPartition
 from ottla.ports import Clock, Ids, LogStore, PartitionRef, StorageError
 from ottla.ports.futures import settled
+from ottla.ports.leases import Leases
 
 T = TypeVar("T")
 
@@ -35,35 +40,20 @@ logger = EventLog(__name__)
 LOGIN_SECRET_BYTES = 32
 
 
-class Placement(NamedTuple):
-    """The leader and the replicas of a partition, as Metadata describes them."""
-
-    error: ErrorCode
-    leader_id: int
-    leader_epoch: int
-    replicas: list[int]
-    in_sync: list[int]
-    offline: list[int]
-
-
-class Led(NamedTuple):
-    """The leader and the leader epoch of a partition at some moment."""
-
-    topic: Topic
-    partition: int
-    leader_id: int
-    epoch: int
-
-
 class Cluster:
     """The state that all nodes share; nodes read and change the catalog here.
 
     With `owners` each node has a store and a process of its own, and this process has one of them: what the others
-    are, and the epochs of their partitions, it is told.
+    are, and the epochs of their partitions, it is told. With `leases` nodes of several processes share a store.
     """
 
     def __init__(
-        self, store: LogStore, clock: Clock, ids: Ids, owners: Owners | None = None
+        self,
+        store: LogStore,
+        clock: Clock,
+        ids: Ids,
+        owners: Owners | None = None,
+        leases: Leases | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -71,10 +61,20 @@ class Cluster:
         self.share = LoopShare(clock.monotonic_seconds)
         self.catalog = Catalog(store.catalog.entries())
         self._changes = CatalogChanges(store.catalog)
-        self.members = Members(clock)
-        self._owners = owners
-        self.leader_epochs = None if owners is None else LeaderEpochs(store)
-        self._leadership = Leadership()
+        # The partitions of a lost broker go to others, those of a lost worker wait for it.
+        self.members = Members(
+            clock, restart_seconds=0.0 if leases is not None else RESTART_SECONDS
+        )
+        self.leader_epochs: LeaderEpochs | None = None
+        self._leaders: Leaders
+        self.leased: LeasedLeaders | None = None
+        if leases is not None:
+            self._leaders = self.leased = LeasedLeaders(leases, self.members, self.catalog)
+        elif owners is None:
+            self._leaders = LeadersOfOneProcess(store, self.members, self.catalog)
+        else:
+            own_stores = LeadersWithOwnStores(store, self.members, owners)
+            self._leaders, self.leader_epochs = own_stores, own_stores.epochs
         self.producer_ids = ProducerIds(self.catalog, self._changes)
         # Changes of partitions by clients with a quota, counted over all nodes of this process.
         self.mutation_usage: Usage[ClientKey, TokenBucket] = Usage(TokenBucket)
@@ -85,7 +85,7 @@ class Cluster:
             share=self.share,
             change=self.change,
             members=self.members,
-            owners=owners,
+            leaders=self._leaders,
         )
         store.catalog.follow(self._follow)
 
@@ -118,18 +118,16 @@ class Cluster:
                 member.partitions.forget_topic(topic)
         self.catalog.apply(changes)
         for topic in effects.deleted:
-            self._leadership.forget(topic.topic_id)
-            if self.leader_epochs is not None:
-                self.leader_epochs.forget(topic.topic_id)
+            self._leaders.forget(topic.topic_id)
         for grown in effects.grown:
-            self._leadership.place_new(grown.topic, grown.first_partition)
+            self._leaders.place_new(grown.topic, grown.first_partition)
         for member in members:
             for group_id in effects.groups:
                 member.options.forget_group(group_id)
             if effects.alters_options:
                 member.options.reload()
                 member.partitions.reconfigure()
-        if self._owners is not None:
+        if self._leaders.deletion_parts is not None:
             self.deletion.followed(effects.deleted)
 
     def check_broker_config(self, name: str, altered: Mapping[str, str]) -> Refused | None:
@@ -157,9 +155,9 @@ class Cluster:
     # Nodes.
 
     @property
-    def has_owners(self) -> bool:
-        """Whether each node has a store of its own, so that a partition has one copy and one possible leader."""
-        return self._owners is not None
+    def spans_processes(self) -> bool:
+        """Whether nodes of other processes change the catalog too, so that a commit takes its time."""
+        return self._leaders.deletion_parts is not None
 
     @property
     def leads_everything(self) -> bool:
@@ -169,7 +167,12 @@ class Cluster:
     @property
     def placeable(self) -> list[int]:
         """The nodes that can be replicas of new partitions."""
-        return list(self.members.here) if self._owners is None else list(self._owners.node_ids)
+        return self._leaders.placeable
+
+    @property
+    def copies(self) -> int:
+        """The number of replicas that internal topics can have."""
+        return self._leaders.copies
 
     @property
     def controller_id(self) -> int:
@@ -188,49 +191,26 @@ class Cluster:
         """Lets a node lead its share; at the start all nodes join before the first serves requests."""
         if node.node_id in self.members.here:
             raise IllegalStateError(f"node {node.node_id} has joined already")
-        if self._owners is not None:
-            assert node.node_id in self._owners.node_ids
-            self.members.add(node)
-            return
-        led = self._led() if self._leadership.known else []
-        self._leadership.add(node.node_id, self.catalog.topics.values())
-        self.members.add(node)
-        self._hand_over(led)
+        self._leaders.join(node)
 
     def lose_node(self, node_id: int) -> None:
         """Ends a node as a kill does: it saves nothing, and other nodes of this process lead its partitions."""
-        node = self._live(node_id)
-        led = self._led() if self._owners is None else []
-        self.members.remove(node_id)
-        if self._owners is None:
-            self._leadership.remove(node_id)
-        node.partitions.end()
-        self._hand_over(led)
+        self._live(node_id)
+        self._leaders.lose(self.members.remove(node_id))
 
     @property
     def registered(self) -> Collection[int]:
         """The live nodes, and those that were lost and may come back."""
-        return self._leadership.known if self._owners is None else self._owners.node_ids
+        return self._leaders.registered
 
-    def unregister(self, node_id: int) -> Refused | None:
+    def unregister(self, node_id: int) -> NowOrLater[Refused | None]:
         """Forgets a node that is not live: it is no replica any more."""
         if node_id not in self.registered:
             return Refused(
                 ErrorCode.BROKER_ID_NOT_REGISTERED,
                 f"Broker ID {node_id} is not currently registered",
             )
-        if self._owners is not None:
-            return Refused(
-                ErrorCode.INVALID_REQUEST,
-                f"Broker ID {node_id} is a worker: its partitions wait until it is started again",
-            )
-        if self.members.is_present(node_id):
-            return Refused(
-                ErrorCode.INVALID_REQUEST, f"Broker ID {node_id} is running: stop it first"
-            )
-        self._leadership.retire(node_id, self.catalog.topics.values())
-        logger.info("broker_unregistered", "broker %(broker)d is unregistered", broker=node_id)
-        return None
+        return self._leaders.unregister(node_id)
 
     def _live(self, node_id: int) -> Member:
         here = self.members.here
@@ -245,20 +225,15 @@ class Cluster:
 
     def leader_of(self, topic: Topic, partition: int) -> int:
         """The node that leads a partition; NO_LEADER if no node is live that can."""
-        if self._owners is None:
-            return self._leadership.leader_of(topic, partition)
-        owner = self._owners.owner_of(topic.name, partition, topic.assignments)
-        return owner if self.members.is_present(owner) else NO_LEADER
+        return self._leaders.leader_of(topic, partition)
 
     def leader_epoch(self, topic: Topic, partition: int) -> int:
         """The epoch of a partition; lower than that of its leader if another process has not told it yet."""
-        ref = PartitionRef(topic.name, partition, topic.topic_id)
-        if self._owners is None or self.leader_epochs is None:
-            return self.store.epoch_of(ref)
-        owner = self._owners.owner_of(topic.name, partition, topic.assignments)
-        if owner in self.members.here:
-            return self.leader_epochs.of_own(ref)
-        return self.leader_epochs.of_node(owner, ref)
+        return self._leaders.leader_epoch(topic, partition)
+
+    def claimed(self, ref: PartitionRef, epoch: int) -> None:
+        """A node of this process has claimed a partition."""
+        self._leaders.claimed(ref, epoch)
 
     def find_partition(self, name: str, partition: int) -> Topic:
         """The topic of a partition that a caller names."""
@@ -274,38 +249,29 @@ class Cluster:
     def move_leader(self, topic_name: str, partition: int, node_id: int) -> None:
         """Makes a node lead a partition; its leader epoch rises, and the old leader resigns."""
         topic = self.find_partition(topic_name, partition)
-        if self._owners is not None:
-            raise IllegalStateError("a partition stays with its worker, which has its data")
+        self._leaders.check_moves()
         self._live(node_id)
-        led = self.led_now(topic, partition)
-        self._leadership.move(topic, partition, node_id)
-        self._hand_over([led])
+        self._leaders.move_all([(topic, partition, node_id)])
 
     def elect_preferred(self, wanted: Iterable[TopicPartition]) -> list[ErrorCode]:
         """Makes the preferred leaders of partitions lead them where they can, all under one new epoch."""
         errors = []
-        before = []
+        moves: dict[tuple[str, int], tuple[Topic, int, int]] = {}
         for name, partition in wanted:
             topic = self.topic_of(name, partition)
             if topic is None:
                 errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 continue
-            preferred = self._preferred_leader_of(topic, partition)
-            if self.leader_of(topic, partition) == preferred:
+            preferred = self._leaders.preferred_leader_of(topic, partition)
+            if self.leader_of(topic, partition) == preferred or (name, partition) in moves:
                 errors.append(ErrorCode.ELECTION_NOT_NEEDED)
-            elif preferred not in self.members.here:
+            elif not self.members.is_present(preferred):
                 errors.append(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
             else:
-                before.append(self.led_now(topic, partition))
-                self._leadership.move(topic, partition, preferred)
+                moves[name, partition] = (topic, partition, preferred)
                 errors.append(ErrorCode.NONE)
-        self._hand_over(before)
+        self._leaders.move_all(list(moves.values()))
         return errors
-
-    def _preferred_leader_of(self, topic: Topic, partition: int) -> int:
-        if self._owners is None:
-            return self._leadership.preferred_leader_of(topic, partition)
-        return self._owners.owner_of(topic.name, partition, topic.assignments)
 
     def elect_unclean(self, wanted: Iterable[TopicPartition]) -> list[ErrorCode]:
         """Elects no leader: a partition has one copy, so what its leader cannot open, no other node can."""
@@ -329,102 +295,17 @@ class Cluster:
 
     def place(self, topic: Topic, partition: int) -> Placement:
         """The leader and the replicas of a partition, for a client."""
-        ref = PartitionRef(topic.name, partition, topic.topic_id)
-        if self._owners is not None:
-            return self._place_owned(self._owners, topic, ref)
-        leader_id, replica_ids = self._leadership.place(topic, partition)
-        replicas = list(replica_ids)
-        epoch = self.store.epoch_of(ref)
-        nodes = self.members.here
-        if leader_id == NO_LEADER or nodes[leader_id].partitions.is_offline(ref):
-            error = ErrorCode.LEADER_NOT_AVAILABLE
-            return Placement(error, NO_LEADER, epoch, replicas, replicas, replicas)
-        if len(nodes) == len(self._leadership.known):
-            return Placement(ErrorCode.NONE, leader_id, epoch, replicas, replicas, [])
-        in_sync = [node_id for node_id in replicas if node_id in nodes]
-        offline = [node_id for node_id in replicas if node_id not in nodes]
-        return Placement(ErrorCode.NONE, leader_id, epoch, replicas, in_sync, offline)
-
-    def _place_owned(self, owners: Owners, topic: Topic, ref: PartitionRef) -> Placement:
-        """As `place`, where the owner alone has the partition.
-
-        An owner that is started again stays the leader: its clients wait at its port, and go on when it serves.
-        """
-        owner, replica_ids = owners.place(topic, ref.partition)
-        replicas = list(replica_ids)
-        epoch = self.leader_epoch(topic, ref.partition)
-        here = self.members.here.get(owner)
-        is_offline = here is not None and here.partitions.is_offline(ref)
-        if is_offline or epoch == UNKNOWN_EPOCH or not self.members.is_present(owner):
-            error = ErrorCode.LEADER_NOT_AVAILABLE
-            return Placement(error, NO_LEADER, epoch, replicas, replicas, replicas)
-        # The others have no data that could be out of sync.
-        return Placement(ErrorCode.NONE, owner, epoch, replicas, replicas, [])
+        return self._leaders.place(topic, partition)
 
     def has_replica(self, node_id: int, topic: Topic, partition: int) -> bool:
         """Whether a node has a partition in its log directory."""
-        if self._owners is not None:
-            return self._owners.owner_of(topic.name, partition, topic.assignments) == node_id
-        return node_id in self.place(topic, partition).replicas
+        return self._leaders.has_replica(node_id, topic, partition)
 
     def in_sync_count(self, topic: Topic, partition: int) -> int:
-        """The number that is compared with `min.insync.replicas`.
-
-        Where no other node of this cluster could have a copy, the one copy stands for all: a folder that several nodes
-        have served can be served by fewer.
-        """
-        if self._owners is not None or self.leads_everything:
-            return topic.replication_factor
-        return len(self.place(topic, partition).in_sync)
+        """The number that is compared with `min.insync.replicas`."""
+        return self._leaders.in_sync_count(topic, partition)
 
     def led_now(self, topic: Topic, partition: int) -> Led:
         """The leader of a partition, and its epoch."""
         leader_id = self.leader_of(topic, partition)
         return Led(topic, partition, leader_id, self.leader_epoch(topic, partition))
-
-    def _led(self) -> list[Led]:
-        return [
-            self.led_now(topic, partition)
-            for topic in self.catalog.topics.values()
-            for partition in range(topic.partition_count)
-        ]
-
-    def _hand_over(self, before: Iterable[Led]) -> None:
-        """Makes the old leaders of moved partitions resign, and raises the epochs of all of them in one step.
-
-        Clients accept a new leader only if its epoch is higher. The new leader claims a partition that is in use; the
-        others get the higher epoch with their first claim.
-        """
-        moved = [led for led in before if self.leader_of(led.topic, led.partition) != led.leader_id]
-        for led in moved:
-            if led.leader_id in self.members.here:
-                ref = PartitionRef(led.topic.name, led.partition, led.topic.topic_id)
-                self.members.here[led.leader_id].partitions.resign(ref)
-        unraised = [led for led in moved if self._has_old_epoch(led)]
-        if unraised:
-            refs = [
-                PartitionRef(led.topic.name, led.partition, led.topic.topic_id) for led in unraised
-            ]
-            try:
-                self.store.raise_epochs(refs)
-            except StorageError as error:
-                logger.error(
-                    "leader_epoch_not_raised",
-                    "clients may not learn of new leaders soon: %(reason)s",
-                    reason=str(error),
-                )
-        for led in moved:
-            leader_id = self.leader_of(led.topic, led.partition)
-            logger.info(
-                "leader_changed",
-                "partition %(topic)s-%(partition)d: node %(leader)d leads it after %(leader_before)d",
-                topic=led.topic.name,
-                partition=led.partition,
-                leader=leader_id,
-                leader_before=led.leader_id,
-            )
-            if leader_id in self.members.here and self._has_old_epoch(led):
-                self.members.here[leader_id].partitions.shard(led.topic.name, led.partition)
-
-    def _has_old_epoch(self, led: Led) -> bool:
-        return self.leader_epoch(led.topic, led.partition) <= led.epoch

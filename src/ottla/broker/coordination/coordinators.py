@@ -114,8 +114,7 @@ class Coordinators(Generic[M]):
         return then(self._make_topic(), partial(_partition_of, key))
 
     def _make_topic(self) -> NowOrLater[Topic | Refused]:
-        # Where each node has a store of its own, there is one copy.
-        live = 1 if self._cluster.has_owners else len(self._cluster.members.here)
+        live = self._cluster.copies
         shape = self._kind.shape
         config = dict(shape.config)
         if MIN_REPLICAS in config:
