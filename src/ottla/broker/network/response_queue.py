@@ -21,7 +21,7 @@ SHARED_BUFFER_BYTES: Final = 16 << 10
 class PendingResponse:
     """The place of a response in the order of responses."""
 
-    __slots__ = ("correlation_id", "future", "is_missing", "parts", "response", "version")
+    __slots__ = ("correlation_id", "future", "parts", "response", "version")
 
     def __init__(
         self, version: int, correlation_id: int, future: asyncio.Future[Any] | None
@@ -29,9 +29,13 @@ class PendingResponse:
         self.version = version
         self.correlation_id = correlation_id
         self.future = future  # until it is done
-        self.is_missing = future is not None
         self.response: Any = None
         self.parts: list[Buffer] | None = None
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the response is not there."""
+        return self.future is not None
 
     def give_up(self) -> None:
         """The connection has gone."""
@@ -90,7 +94,6 @@ class ResponseQueue:
     def complete(self, pending: PendingResponse, response: Any) -> None:
         """A response that comes later has come."""
         pending.future, pending.response = None, response
-        pending.is_missing = False
 
     def add(self, response: Any, version: int, correlation_id: int) -> None:
         """Adds a response that is ready."""
@@ -114,13 +117,15 @@ class ResponseQueue:
             self._queue(place.framed())
 
     def release_next(self) -> bool:
-        """Queues the next response to be sent; False if it is not ready."""
+        """Queues the next response to be sent; False if it is not ready. May raise NotMadeError."""
         if not self._pending or self._pending[0].is_missing:
             return False
-        pending = self._pending.popleft()
+        pending = self._pending[0]
+        parts = pending.framed()
+        self._pending.popleft()
         if pending.parts is not None:
-            self._waiting_bytes -= sum(map(len, pending.parts))
-        self._queue(pending.framed())
+            self._waiting_bytes -= sum(map(len, parts))
+        self._queue(parts)
         return True
 
     def take_only_frame(self) -> bytearray | None:
@@ -133,6 +138,14 @@ class ResponseQueue:
             return None
         pending.clear()
         return place.frame()
+
+    def put_off(self, until: asyncio.Future[None]) -> PendingResponse:
+        """Has the next response wait; what it is made from stays."""
+        pending = self._pending[0]
+        # What a plain request is answered is made at once.
+        assert isinstance(pending, PendingResponse)
+        pending.future = until
+        return pending
 
     def _queue(self, parts: list[Buffer]) -> None:
         """Adds a response to the bytes that are sent next; small ones share a buffer."""
