@@ -87,7 +87,10 @@ class _Waiter:
 
 
 class _Extent:
-    """Bytes of an object that are here. `awaited` has the positions at which a reader will ask again, and until when."""
+    """Bytes of an object that are here.
+
+    `awaited` has the positions at which a reader will ask again, and until when that is waited for.
+    """
 
     __slots__ = ("awaited", "data", "end", "key", "start")
 
@@ -121,7 +124,9 @@ class RangeCache:
         self.counts = RangeCacheCounts()
         self.latencies = RecentLatencies()
         self._extents: dict[str, list[_Extent]] = {}  # by position; they do not overlap
-        self._by_use: OrderedDict[_Extent, None] = OrderedDict()
+        # By use, the longest unused first: those that a reader has read to their ends go before the others.
+        self._finished: OrderedDict[_Extent, None] = OrderedDict()
+        self._in_use: OrderedDict[_Extent, None] = OrderedDict()
         self._flights: dict[str, list[_Flight]] = {}
         self._queue: deque[_Flight] = deque()
         self._failures: dict[tuple[str, int], tuple[StorageError, float]] = {}  # by position
@@ -161,7 +166,7 @@ class RangeCache:
     def forget(self, key: str) -> None:
         """Drops what is here of an object that nothing refers to any more."""
         for extent in self._extents.pop(key, ()):
-            del self._by_use[extent]
+            self._forget_use(extent)
             self.size_bytes -= len(extent.data)
 
     async def close(self) -> None:
@@ -196,27 +201,30 @@ class RangeCache:
             if extent.end > start:
                 yield extent
 
-    def _find(self, wanted: ObjectRange, readable_end: int) -> Buffer | None:
-        parts: list[memoryview] = []
-        used: list[_Extent] = []
-        position, end = wanted.position, wanted.end
-        for extent in self._covering(wanted.key, position, end):
+    def _parts(self, wanted: ObjectRange) -> list[tuple[_Extent, memoryview]] | None:
+        """The bytes of a range, if all are here."""
+        parts: list[tuple[_Extent, memoryview]] = []
+        position = wanted.position
+        for extent in self._covering(wanted.key, position, wanted.end):
             if extent.start > position:
                 return None
-            stop = min(end, extent.end)
-            parts.append(extent.data[position - extent.start : stop - extent.start])
-            used.append(extent)
+            stop = min(wanted.end, extent.end)
+            parts.append((extent, extent.data[position - extent.start : stop - extent.start]))
             position = stop
-        if position < end:
+        return parts if position == wanted.end else None
+
+    def _find(self, wanted: ObjectRange, readable_end: int) -> Buffer | None:
+        parts = self._parts(wanted)
+        if parts is None:
             return None
-        for extent in used:
+        for extent, _ in parts:
             extent.awaited.pop(wanted.position, None)
-            # What was read to its end goes first when room is needed.
-            self._by_use.move_to_end(extent, last=end < extent.end)
-        self._read_on(used[-1], end, readable_end)
+            self._forget_use(extent)
+            (self._in_use if wanted.end < extent.end else self._finished)[extent] = None
+        self._read_on(parts[-1][0], wanted.end, readable_end)
         if self._queue:
             self._pump_soon()  # there may be room now
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return parts[0][1] if len(parts) == 1 else b"".join(part for _, part in parts)
 
     def _read_on(self, extent: _Extent, position: int, readable_end: int) -> None:
         """Fetches what follows an extent of which a reader has read most."""
@@ -234,27 +242,49 @@ class RangeCache:
         if any(True for _ in self._covering(key, extent.start, extent.end)):
             return None  # flights do not overlap, except after `forget`
         insort(extents, extent, key=_start_of)
-        self._by_use[extent] = None
+        self._in_use[extent] = None
         self.size_bytes += len(data)
         return extent
 
-    def _make_room(self, needed_bytes: int) -> bool:
-        """Drops what is not awaited until there is room for so many bytes more."""
+    def _make_room(self, flight: _Flight) -> bool:
+        """Drops what is not awaited until there is room for a flight."""
         now = self._now()
-        limit_bytes = self._options.max_bytes - self._flying_bytes - needed_bytes
-        if self.size_bytes <= limit_bytes:
-            return True
-        for extent in list(self._by_use):
-            if any(until > now for until in extent.awaited.values()):
-                continue
-            self._drop(extent)
+        limit_bytes = self._options.max_bytes - self._flying_bytes - (flight.end - flight.start)
+        for extent in [*self._finished, *self._in_use]:
             if self.size_bytes <= limit_bytes:
                 return True
-        # What is larger than the cache goes alone.
-        return not self.size_bytes and not self._flying_bytes
+            if all(until <= now for until in extent.awaited.values()):
+                self._drop(extent)
+        if self.size_bytes <= limit_bytes:
+            return True
+        # While something is on its way there will be room, but not if reads of several parts hold their first parts
+        # and all wait for room for others. Then those of the first in the queue are enough to go on.
+        return not self._flying_bytes and self._take_room(flight, limit_bytes)
+
+    def _take_room(self, flight: _Flight, limit_bytes: int) -> bool:
+        """Drops what is here of other reads that wait, which fetch it again."""
+        unfinished = {(wanted.key, wanted.position) for wanted in self._waiters}
+        own = {(each.wanted.key, each.wanted.position) for each in flight.waiters}
+        is_own = True
+        for extent in [*self._finished, *self._in_use]:
+            awaiting = {(extent.key, position) for position in extent.awaited}
+            if awaiting & own:
+                continue
+            if awaiting <= unfinished:
+                self._drop(extent)
+                if self.size_bytes <= limit_bytes:
+                    return True
+            else:
+                is_own = False  # its reader will ask again at once
+        # A read that is larger than the cache has it alone.
+        return is_own
+
+    def _forget_use(self, extent: _Extent) -> None:
+        self._finished.pop(extent, None)
+        self._in_use.pop(extent, None)
 
     def _drop(self, extent: _Extent) -> None:
-        del self._by_use[extent]
+        self._forget_use(extent)
         extents = self._extents[extent.key]
         extents.remove(extent)
         if not extents:
@@ -359,7 +389,7 @@ class RangeCache:
         self._wakeup = None
         while self._queue and len(self._tasks) < self._options.max_flights:
             flight = self._queue[0]
-            if not self._make_room(flight.end - flight.start):
+            if not self._make_room(flight):
                 if not self._tasks:
                     # All room is kept for readers that may have gone.
                     self._wakeup = asyncio.get_running_loop().call_later(0.1, self._pump)
@@ -434,7 +464,12 @@ class RangeCache:
             if extent is not None:
                 extent.awaited[waiter.wanted.position] = until
             waiter.flights -= 1
-            if not waiter.flights:
+            if waiter.flights or waiter.done.done():
+                continue
+            if self._parts(waiter.wanted) is None:
+                # A part of it had to go again.
+                self._wait(waiter, waiter.wanted, waiter.wanted.end)
+            else:
                 self._complete(waiter)
 
     async def _follow(self, waiter: _Waiter, error: ObjectMissingError) -> None:
