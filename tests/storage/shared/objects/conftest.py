@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
-from tests.app.outbox.postgres_server import postgres_server
 from tests.storage.shared.s3_server import S3Server, s3_server
 
 from ottla.storage.shared.objects.memory import MemoryObjects
@@ -23,12 +22,6 @@ _numbers = itertools.count()
 def seaweed() -> Iterator[S3Server]:
     with s3_server() as server:
         yield server
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    with postgres_server() as url:
-        yield url
 
 
 @asynccontextmanager
@@ -67,7 +60,7 @@ def open_store(request: pytest.FixtureRequest) -> OpenStore:
     if request.param == "memory":
         return open_memory
     if request.param == "postgres":
-        url = request.getfixturevalue("postgres")
+        url = request.getfixturevalue("shared_postgres")
         return lambda: open_chunks(url)
     server = request.getfixturevalue("seaweed")
     return lambda: open_s3(server)
