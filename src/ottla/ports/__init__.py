@@ -7,6 +7,12 @@ them. `tests/storage_contract` tests every rule for every engine.
 Methods that change stored data check that the claim lasts, and raise FencedError if another claim has followed.
 Where they return `Future | None`, None says that the change is durable; a future is done when it is, and fails with
 a StorageError if it is not known to be.
+
+Reads (`read`, `scan`, `headers`, `batch_at_timestamp`, `batch_of_max_timestamp`) answer at once what is in memory or
+on a local disk. Where an engine has to fetch data first they raise ReadPendingError, only inside a running loop. Its
+`done` is done when the call can be answered, or is known to fail, in a bounded time. The engine then keeps what it has
+fetched for some seconds, so that a caller finds it who makes the call again, also one with a higher `end_offset` or
+another size. They raise StorageUnavailableError if the data cannot be got now.
 """
 
 from ottla.core.leader_epochs import EpochStart
@@ -19,8 +25,10 @@ from ottla.ports.errors import (
     ClaimPendingError,
     DamagedError,
     FencedError,
+    ReadPendingError,
     StorageError,
     StorageFullError,
+    StorageUnavailableError,
 )
 from ottla.ports.inspection import LogDir, UnclaimedLog
 from ottla.ports.log import BatchEntry, Buffer, Extent, PartitionRef
@@ -45,12 +53,14 @@ __all__ = [
     "LogStore",
     "PartitionLog",
     "PartitionRef",
+    "ReadPendingError",
     "Replacement",
     "SaveTime",
     "SegmentInfo",
     "Snapshot",
     "StorageError",
     "StorageFullError",
+    "StorageUnavailableError",
     "UnclaimedLog",
     "monotonic_ms",
 ]

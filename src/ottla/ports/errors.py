@@ -35,6 +35,21 @@ class ClaimPendingError(StorageError):
         self.done = done
 
 
+class StorageUnavailableError(StorageError):
+    """The store cannot be reached now. Nothing has changed, the claim lasts, and a later call may succeed."""
+
+
+class ReadPendingError(StorageUnavailableError):
+    """A read needs data that is not in memory; it can be made again when `done` is.
+
+    `done` only says when: whether the data could be got, the next call says.
+    """
+
+    def __init__(self, text: str, done: asyncio.Future[None]) -> None:
+        super().__init__(text)
+        self.done = done
+
+
 class FencedError(StorageError):
     """The partition was claimed again, or deleted, since this claim."""
 

@@ -15,3 +15,7 @@ class ObjectsUnavailableError(StorageError):
 
 class ObjectMissingError(StorageError):
     """There is no object of this key."""
+
+
+class HeldElsewhereError(StorageError):
+    """Another live broker holds the partition."""
