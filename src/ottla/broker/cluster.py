@@ -11,10 +11,11 @@ from ottla.broker.catalog_changes import CatalogChanges, Decide, Decision
 from ottla.broker.coordination.peers import NoPeers, Peers
 from ottla.broker.leaders.leader_epochs import LeaderEpochs
 from ottla.broker.leaders.leaders import Leaders, Led, Placement
+from ottla.broker.leaders.leased import LeasedLeaders
 from ottla.broker.leaders.one_process import LeadersOfOneProcess
 from ottla.broker.leaders.own_stores import LeadersWithOwnStores
 from ottla.broker.loop.loop_share import LoopShare
-from ottla.broker.members import Member, Members
+from ottla.broker.members import RESTART_SECONDS, Member, Members
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.security.caller import Caller
@@ -30,6 +31,7 @@ from ottla.events import EventLog
 from ottla.model import NO_LEADER, Endpoint, TopicPartition
 from ottla.ports import Clock, Ids, LogStore, PartitionRef, StorageError
 from ottla.ports.futures import settled
+from ottla.ports.leases import Leases
 
 T = TypeVar("T")
 
@@ -42,11 +44,16 @@ class Cluster:
     """The state that all nodes share; nodes read and change the catalog here.
 
     With `owners` each node has a store and a process of its own, and this process has one of them: what the others
-    are, and the epochs of their partitions, it is told.
+    are, and the epochs of their partitions, it is told. With `leases` nodes of several processes share a store.
     """
 
     def __init__(
-        self, store: LogStore, clock: Clock, ids: Ids, owners: Owners | None = None
+        self,
+        store: LogStore,
+        clock: Clock,
+        ids: Ids,
+        owners: Owners | None = None,
+        leases: Leases | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -54,11 +61,16 @@ class Cluster:
         self.share = LoopShare(clock.monotonic_seconds)
         self.catalog = Catalog(store.catalog.entries())
         self._changes = CatalogChanges(store.catalog)
-        self.members = Members(clock)
-        self._owners = owners
+        # The partitions of a lost broker go to others, those of a lost worker wait for it.
+        self.members = Members(
+            clock, restart_seconds=0.0 if leases is not None else RESTART_SECONDS
+        )
         self.leader_epochs: LeaderEpochs | None = None
         self._leaders: Leaders
-        if owners is None:
+        self.leased: LeasedLeaders | None = None
+        if leases is not None:
+            self._leaders = self.leased = LeasedLeaders(leases, self.members, self.catalog)
+        elif owners is None:
             self._leaders = LeadersOfOneProcess(store, self.members, self.catalog)
         else:
             own_stores = LeadersWithOwnStores(store, self.members, owners)
@@ -73,7 +85,7 @@ class Cluster:
             share=self.share,
             change=self.change,
             members=self.members,
-            owners=owners,
+            leaders=self._leaders,
         )
         store.catalog.follow(self._follow)
 
@@ -115,7 +127,7 @@ class Cluster:
             if effects.alters_options:
                 member.options.reload()
                 member.partitions.reconfigure()
-        if self._owners is not None:
+        if self._leaders.deletion_parts is not None:
             self.deletion.followed(effects.deleted)
 
     def check_broker_config(self, name: str, altered: Mapping[str, str]) -> Refused | None:
@@ -143,9 +155,9 @@ class Cluster:
     # Nodes.
 
     @property
-    def has_owners(self) -> bool:
-        """Whether each node has a store of its own, so that a partition has one copy and one possible leader."""
-        return self._owners is not None
+    def spans_processes(self) -> bool:
+        """Whether nodes of other processes change the catalog too, so that a commit takes its time."""
+        return self._leaders.deletion_parts is not None
 
     @property
     def leads_everything(self) -> bool:
@@ -191,7 +203,7 @@ class Cluster:
         """The live nodes, and those that were lost and may come back."""
         return self._leaders.registered
 
-    def unregister(self, node_id: int) -> Refused | None:
+    def unregister(self, node_id: int) -> NowOrLater[Refused | None]:
         """Forgets a node that is not live: it is no replica any more."""
         if node_id not in self.registered:
             return Refused(

@@ -103,8 +103,10 @@ def address_for(
 class Members:
     """The nodes of the cluster."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, restart_seconds: float = RESTART_SECONDS) -> None:
+        """For `restart_seconds` clients are still sent to a node of another process that was lost."""
         self._clock = clock
+        self._restart_seconds = restart_seconds
         self.here: dict[int, Member] = {}  # live ones, by rising id
         self._elsewhere: dict[int, BrokerRegistration] = {}
         self._lost_at: dict[int, float] = {}
@@ -134,7 +136,7 @@ class Members:
         if node_id not in self._elsewhere:
             return False
         lost_at = self._lost_at.get(node_id)
-        return lost_at is None or self._clock.monotonic_seconds() < lost_at + RESTART_SECONDS
+        return lost_at is None or self._clock.monotonic_seconds() < lost_at + self._restart_seconds
 
     @property
     def first_live(self) -> int:

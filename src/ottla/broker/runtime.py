@@ -251,7 +251,7 @@ class RunningBroker:
             await self._bind(node_id)
         for server in self.servers.values():
             self.cluster.join(server.node)
-        if self.cluster.has_owners:
+        if self.cluster.spans_processes:
             # No coordinator has to wait for the first block.
             await settled(self.cluster.producer_ids.reserve())
         for server in self.servers.values():

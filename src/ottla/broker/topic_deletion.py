@@ -14,16 +14,18 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.catalog_changes import Decide, Decision
+from ottla.broker.leaders.leaders import DeletionParts, Leaders
 from ottla.broker.loop.loop_share import LoopShare, at_once
 from ottla.broker.members import Members
 from ottla.broker.requests.gather_responses import respond_to_all, then
 from ottla.core.catalog import Catalog, Deleted, Topic
 from ottla.core.group.machine import GroupMachine
-from ottla.core.leadership import Owners
 from ottla.core.outcomes import Refused
 from ottla.core.turn import Turn
+from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import LogStore, PartitionRef, StorageError
+from ottla.ports.futures import settled
 
 logger = EventLog(__name__)
 
@@ -38,7 +40,7 @@ class TopicDeletion:
         share: LoopShare,
         change: Callable[[Decide[Any]], Any],
         members: Members,
-        owners: Owners | None,
+        leaders: Leaders,
     ) -> None:
         """`change` changes the catalog (`Cluster.change`)."""
         self._store = store
@@ -46,7 +48,7 @@ class TopicDeletion:
         self._share = share
         self._change = change
         self._members = members
-        self._owners = owners
+        self._leaders = leaders
         # Deleted topics that groups are forgetting; a dict for its order.
         self._forgetting: dict[uuid.UUID, None] = {}
         # Deleted topics whose data is being removed.
@@ -99,10 +101,11 @@ class TopicDeletion:
 
     def _is_done_here(self, deleted: Deleted) -> bool:
         """Whether it waits only for other nodes."""
-        if self._owners is None or not self._members.here:
+        parts = self._leaders.deletion_parts
+        if parts is None or not parts.of_all or not self._members.here:
             return False
-        done = deleted.done_of(self._owners.node_ids)
-        return all(node_id in done for node_id in self._members.here)
+        done = deleted.done_of(parts.of_all)
+        return all(part in done for part in parts.here)
 
     def forget_offsets_early(self, topics: Iterable[Topic]) -> None:
         """Makes groups forget topics whose data is still being removed: a new topic may get the name before."""
@@ -129,7 +132,7 @@ class TopicDeletion:
                 # Where a partition has moved or is offline, the next `remove_data` tries again.
                 for topic_id in gone if isinstance(result, Refused) else result:
                     left.pop(topic_id, None)
-            then(self._complete(left), lambda _: ended())
+            then(self._complete(left, parts), lambda _: ended())
 
         def ended() -> None:
             for topic_id in gone:
@@ -137,20 +140,19 @@ class TopicDeletion:
 
         self._forgetting.update(dict.fromkeys(gone))
         members = list(self._members.here.values())
-        parts = [part for member in members for part in member.groups.ask_all(forget)]
-        respond_to_all(parts, forgotten)
+        # What this process leads later, another may lead now.
+        parts = self._leaders.deletion_parts or DeletionParts(list(self._members.here), ())
+        respond_to_all(
+            [part for member in members for part in member.groups.ask_all(forget)], forgotten
+        )
 
-    def _complete(self, topics: Mapping[uuid.UUID, Deleted]) -> Any:
-        """Removes deletions from the catalog to which no other node has a part to do; now or later."""
+    def _complete(self, topics: Mapping[uuid.UUID, Deleted], parts: DeletionParts) -> Any:
+        """Removes deletions from the catalog to which no other process has a part to do; now or later."""
         if not topics:
             return None
-        here = list(self._members.here)
-        nodes = here if self._owners is None else self._owners.node_ids
 
         def decide() -> Decision[None]:
-            # A catalog of this process does that itself before a change.
-            self._store.sync_deletions()
-            return Decision(self._catalog.deleted_by(topics, here, nodes), None)
+            return Decision(self._catalog.deleted_by(topics, parts.here, parts.of_all), None)
 
         def changed(refused: Refused | None) -> None:
             if refused is not None:
@@ -161,7 +163,27 @@ class TopicDeletion:
                     reason=refused.text,
                 )
 
-        return then(self._change(decide), changed)
+        try:
+            # A catalog of this process does that itself before a change.
+            synced = self._store.sync_deletions()
+        except StorageError as error:
+            return changed(Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+        if synced is None:
+            return then(self._change(decide), changed)
+        return asyncio.ensure_future(self._complete_synced(synced, decide, changed))
+
+    async def _complete_synced(
+        self,
+        synced: asyncio.Future[None],
+        decide: Decide[None],
+        changed: Callable[[Refused | None], None],
+    ) -> None:
+        try:
+            await synced
+        except StorageError as error:
+            changed(Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+        else:
+            changed(await settled(self._change(decide)))
 
 
 def forget_topic(groups: GroupMachine, turn: Turn, deleted: Deleted) -> Refused | None:

@@ -71,8 +71,8 @@ class LogStore(Inspection, Protocol):
         """
         ...
 
-    def sync_deletions(self) -> None:
-        """Makes deletions durable for a catalog that another process changes."""
+    def sync_deletions(self) -> asyncio.Future[None] | None:
+        """Makes deletions durable for a catalog that other processes change; they are when it is done."""
         ...
 
     def tick(self, now_ms: int) -> None:

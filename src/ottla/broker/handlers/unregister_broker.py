@@ -5,9 +5,10 @@ from __future__ import annotations
 from ottla.access import Operation
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
+from ottla.broker.requests.gather_responses import NowOrLater, then
 from ottla.broker.requests.request import RequestContext
 from ottla.broker.security.authorization import refuse_cluster
-from ottla.core.outcomes import error_of
+from ottla.core.outcomes import Refused, error_of
 from ottla.wire.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -16,10 +17,14 @@ from ottla.wire.messages.unregister_broker import (
 
 def handle(
     node: Node, request: UnregisterBrokerRequest, context: RequestContext
-) -> UnregisterBrokerResponse:
-    refused = refuse_cluster(node, context.caller, Operation.ALTER) or node.cluster.unregister(
-        request.broker_id
-    )
+) -> NowOrLater[UnregisterBrokerResponse]:
+    refused = refuse_cluster(node, context.caller, Operation.ALTER)
+    if refused is not None:
+        return _respond(refused)
+    return then(node.cluster.unregister(request.broker_id), _respond)
+
+
+def _respond(refused: Refused | None) -> UnregisterBrokerResponse:
     return UnregisterBrokerResponse(
         error_code=error_of(refused), error_message=None if refused is None else refused.message
     )

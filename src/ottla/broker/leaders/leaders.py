@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from ottla.broker.members import Member
+from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.core.catalog import Topic
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
@@ -31,6 +32,13 @@ class Led(NamedTuple):
     partition: int
     leader_id: int
     epoch: int
+
+
+class DeletionParts(NamedTuple):
+    """The numbered parts of the work that a deleted topic leaves: those of this process, and all."""
+
+    here: list[int]
+    of_all: Sequence[int]
 
 
 class Leaders(Protocol):
@@ -61,7 +69,7 @@ class Leaders(Protocol):
         """A node of this process has ended as by a kill; it is no member any more."""
         ...
 
-    def unregister(self, node_id: int) -> Refused | None:
+    def unregister(self, node_id: int) -> NowOrLater[Refused | None]:
         """Forgets a registered node that is not live: it is no replica any more."""
         ...
 
@@ -106,6 +114,11 @@ class Leaders(Protocol):
         ...
 
     # Topics.
+
+    @property
+    def deletion_parts(self) -> DeletionParts | None:
+        """How the work for deleted topics is divided among processes; None if this one does it all."""
+        ...
 
     def place_new(self, topic: Topic, first_partition: int) -> None:
         """Partitions were created, beginning with the first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from uuid import UUID
 
-from ottla.broker.leaders.leaders import Led, Placement
+from ottla.broker.leaders.leaders import DeletionParts, Led, Placement
 from ottla.broker.members import Member, Members
 from ottla.core.catalog import Catalog, Topic
 from ottla.core.leadership import Leadership
@@ -128,6 +128,10 @@ class LeadersOfOneProcess:
         return len(self.place(topic, partition).in_sync)
 
     # Topics.
+
+    @property
+    def deletion_parts(self) -> DeletionParts | None:
+        return None
 
     def place_new(self, topic: Topic, first_partition: int) -> None:
         self._leadership.place_new(topic, first_partition)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from ottla.broker.leaders.leader_epochs import UNKNOWN_EPOCH, LeaderEpochs
-from ottla.broker.leaders.leaders import Placement
+from ottla.broker.leaders.leaders import DeletionParts, Placement
 from ottla.broker.members import Member, Members
 from ottla.core.catalog import Topic
 from ottla.core.leadership import Owners
@@ -103,6 +103,11 @@ class LeadersWithOwnStores:
         return topic.replication_factor
 
     # Topics.
+
+    @property
+    def deletion_parts(self) -> DeletionParts | None:
+        """Each node removes the data of its store, and has its groups forget."""
+        return DeletionParts(list(self._members.here), self._owners.node_ids)
 
     def place_new(self, topic: Topic, first_partition: int) -> None:
         """Owners follow from the name of the topic."""

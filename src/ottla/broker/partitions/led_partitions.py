@@ -13,6 +13,7 @@ from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
 from ottla.ports import DamagedError, PartitionRef, StorageError, monotonic_ms
+from ottla.ports.futures import settled
 
 logger = EventLog(__name__)
 
@@ -133,6 +134,33 @@ class LedPartitions:
             _save(shard, shard.save)
             shard.resign()
 
+    def resign_lost(self, ref: PartitionRef) -> None:
+        """Forgets a partition that another process has claimed: nothing of it can be saved any more."""
+        self._opener.drop(ref)
+        self.uncleanable.pop(ref, None)
+        shard = self._shards.pop((ref.topic, ref.partition), None)
+        if shard is not None:
+            shard.resign()
+
+    async def hand_over(self, ref: PartitionRef) -> None:
+        """Ends the claim of a partition that another process will lead: everything that was appended is settled first.
+
+        Requests find no leader here from the first moment on. Raises StorageError if the store cannot be reached.
+        """
+        self._opener.drop(ref)
+        self.uncleanable.pop(ref, None)
+        shard = self._shards.pop((ref.topic, ref.partition), None)
+        if shard is None:
+            return
+        shard.release_waiters()
+        await settled(shard.log.flush())
+        try:
+            await settled(shard.save())
+        except StorageError as error:
+            _log_unsaved(shard, error)
+        shard.resign()
+        await settled(shard.log.close())
+
     def forget_topic(self, topic: Topic) -> None:
         """Gives up the partitions of a topic that is about to be deleted."""
         for shard in self.open_shards():
@@ -173,11 +201,15 @@ def _save(shard: Shard, save: Callable[[], object]) -> None:
     try:
         save()
     except StorageError as error:
-        ref = shard.log.ref
-        logger.error(
-            "partition_not_saved",
-            "partition %(topic)s-%(partition)d was not saved: %(reason)s",
-            topic=ref.topic,
-            partition=ref.partition,
-            reason=str(error),
-        )
+        _log_unsaved(shard, error)
+
+
+def _log_unsaved(shard: Shard, error: StorageError) -> None:
+    ref = shard.log.ref
+    logger.error(
+        "partition_not_saved",
+        "partition %(topic)s-%(partition)d was not saved: %(reason)s",
+        topic=ref.topic,
+        partition=ref.partition,
+        reason=str(error),
+    )

@@ -16,7 +16,8 @@ from ottla.ports import JsonValue, PartitionRef
 class BrokerDescription(NamedTuple):
     """What a broker tells the others: `endpoints` and `advertised` are addresses ("HOST:PORT") by listener's name.
 
-    `peer` is where other brokers reach it ("HOST:PORT"), "" if nowhere.
+    `peer` is where other brokers reach it ("HOST:PORT"), "" if nowhere; `certificate` (PEM) is what it shows them
+    there, and when it connects to them.
     """
 
     name: str
@@ -25,6 +26,7 @@ class BrokerDescription(NamedTuple):
     advertised: Mapping[str, str]
     peer: str
     rack: str | None
+    certificate: str = ""
 
 
 class MemberState(NamedTuple):
@@ -39,6 +41,7 @@ class MemberState(NamedTuple):
     rack: str | None
     is_live: bool
     applied_revision: int  # the revision of the catalog by which it acts
+    certificate: str = ""
 
 
 class Registration(NamedTuple):
@@ -50,14 +53,21 @@ class Registration(NamedTuple):
     cluster_id: str
 
 
+class ReservedObject(NamedTuple):
+    """An object that a session may write once, under this key; the key is never used again."""
+
+    object_id: int
+    key: str
+
+
 class Heartbeat(NamedTuple):
     """The lease lasts `lease_ms` from the time at which the call began, by the caller's clock."""
 
     lease_ms: int
     members: Sequence[MemberState]
     catalog_revision: int
-    leaders_revision: int
-    object_ids: Sequence[int]  # reserved for this session, as many as were asked for
+    holders_revision: int
+    objects: Sequence[ReservedObject]  # for this session, as many as were asked for
 
 
 # The catalog.
@@ -91,11 +101,15 @@ class Holder(NamedTuple):
 
 
 class HolderChanges(NamedTuple):
-    """Partitions whose holder or epoch has changed, and those that were deleted; by `revision` the caller asks on."""
+    """Partitions whose holder or epoch has changed, and those that were deleted; by `revision` the caller asks on.
+
+    `is_complete`: these are all partitions there are, and the caller forgets what it knew before.
+    """
 
     revision: int
     changed: Sequence[Holder]
     deleted: Sequence[PartitionRef]
+    is_complete: bool
 
 
 class Claimed(NamedTuple):
@@ -109,8 +123,13 @@ class Claimed(NamedTuple):
 
 
 class NotClaimed(enum.Enum):
-    HELD = "another live session holds the partition"
+    HELD = "another session holds the partition, which is live or may be"
     STALE = "the caller's catalog is not the newest"
+
+
+class PartitionEnd(NamedTuple):
+    epoch: int
+    end_offset: int
 
 
 class StoredRun(NamedTuple):
@@ -123,7 +142,7 @@ class StoredRun(NamedTuple):
 
     base_offset: int
     end_offset: int
-    epoch: int
+    epoch: int  # -1 for a segment, which may have several
     flush: uuid.UUID | None
     object_id: int | None
     object_key: str | None
@@ -133,7 +152,7 @@ class StoredRun(NamedTuple):
     headers: bytes  # b"" where they were not asked for
     aborted: bytes  # spans, encoded as in a .txnindex file
     data: bytes | None
-    written_ms: int  # by the sequencer's clock
+    written_ms: int  # by the sequencer's clock; for a segment, when the newest of what it replaced was written
 
 
 class OpenedPartition(NamedTuple):
@@ -168,15 +187,14 @@ class PartAppend(NamedTuple):
 class AppendOutcome(enum.Enum):
     OK = "appended"
     ALREADY = "an earlier try of this flush appended it"
-    FENCED = "another claim has followed, or the partition is deleted"
+    FENCED = "another claim has followed, or the partition or the object is gone"
     MISPLACED = "the log does not end at the base offset"
 
 
 class WrittenObject(NamedTuple):
-    """An object that was put under an id reserved for the session."""
+    """An object that was put under its reserved key."""
 
     object_id: int
-    key: str
     size_bytes: int
 
 
@@ -194,8 +212,28 @@ class SegmentWrite(NamedTuple):
     data: bytes | None
 
 
+class Replacement(NamedTuple):
+    """Segments that take the place of all rows of the tail and segments of a partition between two offsets.
+
+    A row or segment begins at `start_offset`, and one ends at `end_offset`. The segments lie within, in order.
+    """
+
+    partition_id: int
+    epoch: int
+    start_offset: int
+    end_offset: int
+    segments: Sequence[SegmentWrite]
+
+
+class ObjectState(enum.Enum):
+    RESERVED = "reserved"  # it may be written, now or later
+    LIVE = "live"  # rows refer to it, or did
+    DEAD = "dead"  # no row refers to it, and none ever will
+    DELETED = "deleted"  # it was deleted once
+
+
 class StoredObject(NamedTuple):
     object_id: int
     key: str
-    size_bytes: int
-    state: str  # reserved, live, dead, deleted
+    size_bytes: int  # 0 while it is reserved
+    state: ObjectState

@@ -4,7 +4,8 @@ Safety rests on the row lock of a partition and on nothing else: `claim` and eve
 it, then look at its epoch in a new statement. Only `claim` changes an epoch, and only upwards.
 
 Every method may raise SequencerUnavailableError: whether the change was made is unknown then. The caller repeats it
-(`append` with the same flush id), or claims again. FencedError: the session or the claim has ended.
+(`append` with the same flush id, `commit_catalog` with the same commit id), or claims again. StorageFullError: nothing
+was changed. FencedError: the session or the claim has ended.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
-from ottla.core.leader_epochs import EpochStart
 from ottla.ports import JsonValue, PartitionRef, UnclaimedLog
 from ottla.storage.shared.sequencer.records import (
     AppendOutcome,
@@ -22,13 +22,13 @@ from ottla.storage.shared.sequencer.records import (
     CatalogState,
     Claimed,
     Heartbeat,
-    Holder,
     HolderChanges,
     NotClaimed,
     OpenedPartition,
     PartAppend,
+    PartitionEnd,
     Registration,
-    SegmentWrite,
+    Replacement,
     StoredObject,
     StoredRun,
     WrittenObject,
@@ -43,9 +43,12 @@ class Sequencer(Protocol):
         ...
 
     async def heartbeat(
-        self, session: uuid.UUID, applied_revision: int, object_ids: int
+        self, session: uuid.UUID, applied_revision: int, object_count: int
     ) -> Heartbeat:
-        """Renews the lease, and reserves ids for objects. FencedError if the session has ended."""
+        """Renews the lease, and reserves objects. FencedError if the session has ended.
+
+        A session whose lease has run out goes on if nobody has ended it meanwhile.
+        """
         ...
 
     async def end_session(self, session: uuid.UUID) -> None:
@@ -65,13 +68,23 @@ class Sequencer(Protocol):
     async def load_catalog(self) -> CatalogState: ...
 
     async def catalog_changes(self, after_revision: int) -> Sequence[CatalogChange]:
-        """The changes after a revision, all of them and in order."""
+        """The changes after a revision, all of them and in order. FencedError if they are no longer known.
+
+        They are as long as a session lasts that has not applied them.
+        """
         ...
 
     async def commit_catalog(
-        self, session: uuid.UUID, changes: Mapping[str, JsonValue], expected_revision: int
+        self,
+        session: uuid.UUID,
+        commit: uuid.UUID,
+        changes: Mapping[str, JsonValue],
+        expected_revision: int,
     ) -> int:
-        """The new revision; CatalogConflictError if the catalog is at another one."""
+        """The new revision; CatalogConflictError if the catalog is at another one.
+
+        A repetition with the same commit id answers the revision of the first try.
+        """
         ...
 
     # Who holds what.
@@ -85,7 +98,9 @@ class Sequencer(Protocol):
     ) -> Sequence[Claimed | NotClaimed]:
         """Takes partitions that are new, released, held by this session (a new epoch) or by one whose lease has ended.
 
-        At most 500 a call. STALE if the catalog is at a later revision, so that nobody revives a deleted topic.
+        At most 500 a call. STALE if the catalog is at another revision, so that nobody revives a deleted topic. A
+        session whose lease has ended is ended by the claim, but only by a session that has kept its own lease for as
+        long as a lease lasts: after an outage of the sequencer everybody gets the time to renew.
         """
         ...
 
@@ -94,12 +109,18 @@ class Sequencer(Protocol):
         ...
 
     def notifications(self) -> AsyncIterator[str]:
-        """`catalog`, `holders` or `applied` whenever another session has changed one; may miss some, `lost` then."""
+        """`catalog`, `holders` or `applied` whenever a session has changed one; `lost` if some may have been missed."""
         ...
 
     # A claimed partition.
 
-    async def open(self, partition_id: int, epoch: int) -> OpenedPartition: ...
+    async def ends(self, partition_ids: Sequence[int]) -> Mapping[int, PartitionEnd]:
+        """The ends of those that exist, to be compared after an outage with what was acknowledged."""
+        ...
+
+    async def open(self, partition_id: int, epoch: int) -> OpenedPartition:
+        """FencedError if another claim has followed, or the partition is deleted."""
+        ...
 
     async def append(
         self,
@@ -110,13 +131,17 @@ class Sequencer(Protocol):
     ) -> Sequence[AppendOutcome]:
         """Appends parts of a flush, each on its own: a fenced one holds up no other. Objects become live.
 
-        Durable when this returns. A repetition with the same flush id answers ALREADY for what was appended, even
-        after another claim.
+        Several parts of one partition follow each other. Durable when this returns. A repetition with the same flush
+        id answers ALREADY for what was appended, even after another claim, for at least four minutes. Objects of which
+        nothing was appended are dead.
         """
         ...
 
     async def trim(self, starts: Sequence[tuple[int, int, int]]) -> Sequence[bool]:
-        """Moves starts up: (partition id, epoch, start offset); rows and segments wholly below go. False: fenced."""
+        """Moves starts up: (partition id, epoch, start offset); rows and segments wholly below go.
+
+        False: fenced, or above the end.
+        """
         ...
 
     async def save_snapshot(self, partition_id: int, epoch: int, offset: int, data: bytes) -> bool:
@@ -126,18 +151,17 @@ class Sequencer(Protocol):
     async def save_cleaned_offset(self, partition_id: int, epoch: int, offset: int) -> bool: ...
 
     async def replace(
-        self,
-        partition_id: int,
-        epoch: int,
-        start_offset: int,
-        end_offset: int,
-        segments: Sequence[SegmentWrite],
-        objects: Sequence[WrittenObject],
-    ) -> bool:
-        """Puts segments in the place of all rows of the tail and segments between two offsets, in one step.
+        self, replacements: Sequence[Replacement], objects: Sequence[WrittenObject]
+    ) -> Sequence[bool]:
+        """Makes replacements, at most one of a partition, each on its own; for consolidation and compaction.
 
-        For consolidation and compaction. False if fenced, or if no rows or segments begin and end exactly there.
+        False if fenced, if no rows or segments begin and end exactly there, or if they begin within the tail: rows of
+        the tail are replaced from the first one on. Objects that no replacement made use of are dead.
         """
+        ...
+
+    async def abandon_objects(self, object_ids: Sequence[int]) -> None:
+        """Gives up reserved objects that were perhaps put, and will never be appended."""
         ...
 
     async def delete(self, refs: Sequence[PartitionRef]) -> None:
@@ -149,13 +173,16 @@ class Sequencer(Protocol):
     async def read_runs(
         self, partition_id: int, offset: int, max_bytes: int
     ) -> Sequence[StoredRun]:
-        """Tail rows and segments from the one that contains `offset` on, with their `data`, at least one if any."""
+        """Tail rows and segments from the one that contains `offset` on, with their `data`, at least one if any.
+
+        No more after those have `max_bytes`, and at most 256.
+        """
         ...
 
     async def run_headers(
         self, partition_id: int, offset: int, end_offset: int
     ) -> Sequence[StoredRun]:
-        """As `read_runs` with headers instead of data; segments have none."""
+        """As `read_runs` with headers instead of data; segments have none. It may be fewer than there are."""
         ...
 
     async def segment_marks(self, partition_id: int, base_offset: int) -> bytes | None: ...
@@ -171,11 +198,18 @@ class Sequencer(Protocol):
         ...
 
     async def turn_tail(self) -> bool:
-        """Moves stragglers of the oldest tail table forward and empties it; False if that is not possible now."""
+        """Does what is due of this: moves what still counts in the oldest tail table forward, empties the table a
+        minute later, begins it as the newest one every two minutes. False if a lock could not be had; to be called
+        every 30 seconds or so.
+        """
         ...
 
     async def find_garbage(self, max_count: int) -> Sequence[StoredObject]:
-        """Marks unreferenced objects dead, and returns those that may be deleted now."""
+        """Marks unreferenced objects dead, and returns those that may be deleted now.
+
+        The caller deletes them and calls `note_deleted`. Each comes a second time after a day, when a late put may
+        have made it again, and is forgotten then.
+        """
         ...
 
     async def note_deleted(self, object_ids: Sequence[int]) -> None: ...
@@ -185,6 +219,3 @@ class Sequencer(Protocol):
         ...
 
     async def close(self) -> None: ...
-
-
-__all__ = ["EpochStart", "Holder", "Sequencer"]
