@@ -8,11 +8,15 @@ Methods that change stored data check that the claim lasts, and raise FencedErro
 Where they return `Future | None`, None says that the change is durable; a future is done when it is, and fails with
 a StorageError if it is not known to be.
 
+<<<<<<< HEAD
 Reads (`read`, `scan`, `headers`, `batch_at_timestamp`, `batch_of_max_timestamp`) answer at once what is in memory or
 on a local disk. Where an engine has to fetch data first they raise ReadPendingError, only inside a running loop. Its
 `done` is done when the call can be answered, or is known to fail, in a bounded time. The engine then keeps what it has
 fetched for some seconds, so that a caller finds it who makes the call again, also one with a higher `end_offset` or
 another size. They raise StorageUnavailableError if the data cannot be got now.
+=======
+Reads may raise ReadPendingError, which says what then holds.
+>>>>>>> w/ports
 """
 
 from ottla.core.leader_epochs import EpochStart

@@ -147,7 +147,7 @@ class Coordinator(Generic[M]):
         self._unsettled: deque[Unsettled] = deque()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
-        self._loading: Iterator[int] | None = replay_log(
+        self._loading: Iterator[int | asyncio.Future[None]] | None = replay_log(
             shard, machine, settings.codec, settings.read_bytes
         )
         shard.waiters[self] = None
@@ -394,6 +394,9 @@ class Coordinator(Generic[M]):
         done = 0
         try:
             for record_count in self._loading:
+                if not isinstance(record_count, int):
+                    record_count.add_done_callback(lambda _: self._load_slice())
+                    return
                 done += record_count
                 if done >= SLICE_RECORDS:
                     self._loop.call_soon(self._load_slice)

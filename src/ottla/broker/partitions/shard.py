@@ -24,7 +24,15 @@ from ottla.core.producer_state import AlreadyAppended, AlreadyEnded, LoggedBatch
 from ottla.core.retention import last_is_due, retained_from
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
-from ottla.ports import Buffer, Extent, SaveTime, Snapshot, StorageError, StorageFullError
+from ottla.ports import (
+    Buffer,
+    Extent,
+    SaveTime,
+    Snapshot,
+    StorageError,
+    StorageFullError,
+    StorageUnavailableError,
+)
 from ottla.ports.futures import after
 from ottla.records import batch as batches
 from ottla.records.batch import BatchHeader
@@ -441,6 +449,11 @@ class Shard:
         )
         self._discard(self)
         self.resign()
+
+    def read_failed(self, error: StorageError) -> None:
+        """Discards the shard, unless the claim lasts: a store that cannot be reached now has lost nothing."""
+        if not isinstance(error, StorageUnavailableError):
+            self.fail(error)
 
     def resign(self) -> None:
         """Makes nothing more visible: the next claim finds what was written."""
