@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.storage.batches import SteppingClock
+from tests.storage_contract.shared_stores import shared_in_memory
 
 from ottla.ports import LogStore
 from ottla.storage.local import open_local_store, open_supervised_folder, open_worker_store
@@ -42,7 +43,12 @@ def open_worker(folder: Path, clock: SteppingClock, opened: ExitStack) -> LogSto
     )
 
 
-@pytest.fixture(params=[open_memory, open_local, open_worker])
+def open_shared(folder: Path, clock: SteppingClock, opened: ExitStack) -> LogStore:
+    """A store on a sequencer and objects in this process."""
+    return shared_in_memory(clock)
+
+
+@pytest.fixture(params=[open_memory, open_local, open_worker, open_shared])
 def store(
     request: pytest.FixtureRequest, tmp_path: Path, clock: SteppingClock
 ) -> Iterator[LogStore]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ottla.ports import CatalogConflictError, Follower, JsonValue, StorageError
-from ottla.storage.shared.errors import SequencerUnavailableError
+from ottla.ports import CatalogConflictError, FencedError, Follower, JsonValue, StorageError
 from ottla.storage.shared.options import SharedOptions
 from ottla.storage.shared.retries import until_available
 from ottla.storage.shared.sequencer.records import CatalogState
@@ -67,12 +67,14 @@ class SharedCatalog:
     async def _commit(self, changes: Mapping[str, JsonValue], expected_revision: int) -> int:
         await self._before_commit()
         self._check(expected_revision)
+        session, commit = self._session.id, uuid.uuid4()
         try:
-            revision = await self._sequencer.commit_catalog(
-                self._session.id, changes, expected_revision
+            revision = await until_available(
+                lambda: self._sequencer.commit_catalog(session, commit, changes, expected_revision),
+                self._options.write_budget_seconds,
+                self._options,
             )
-        except (CatalogConflictError, SequencerUnavailableError):
-            # Without an answer it may have been made or not; what the catalog is now, decides.
+        except CatalogConflictError:
             await self.catch_up(self._options.write_budget_seconds)
             self._check(expected_revision)
             raise
@@ -101,12 +103,22 @@ class SharedCatalog:
             self._catching_up = None
 
     async def _catch_up(self, budget_seconds: float) -> None:
-        found = await until_available(
-            lambda: self._sequencer.catalog_changes(self._revision), budget_seconds, self._options
-        )
         before = self._revision
-        for revision, changes in found:
-            self._apply(revision, changes)
+        try:
+            found = await until_available(
+                lambda: self._sequencer.catalog_changes(self._revision),
+                budget_seconds,
+                self._options,
+            )
+        except FencedError:
+            # This broker was away for so long that the changes since then are no longer known.
+            state = await until_available(
+                self._sequencer.load_catalog, budget_seconds, self._options
+            )
+            self._apply(state.revision, _difference(self._entries, state.entries))
+        else:
+            for revision, changes in found:
+                self._apply(revision, changes)
         if self._revision != before:
             self._session.wake()
 
@@ -162,3 +174,10 @@ class SharedCatalog:
             if not done.done():
                 done.set_exception(StorageError("the store was closed"))
                 done.exception()
+
+
+def _difference(old: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The changes that make one state of the catalog another."""
+    changes: dict[str, JsonValue] = {key: None for key in old if key not in new}
+    changes |= {key: value for key, value in new.items() if old.get(key) != value}
+    return changes

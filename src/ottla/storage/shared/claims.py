@@ -52,6 +52,12 @@ class Claims:
         """The logs of the claims that last."""
         return self._logs
 
+    def has_ended(self, holder: Holder) -> bool:
+        """Whether a claim of this session was closed or has failed, so that the next use needs another one."""
+        return holder.session == self._session.id and not any(
+            holder.ref in known for known in (self._logs, self._held, self._opening, self._opened)
+        )
+
     # Claiming and releasing in bulk.
 
     async def claim_all(self, refs: Sequence[PartitionRef]) -> list[Claimed | NotClaimed]:
@@ -254,19 +260,19 @@ class Claims:
 
     async def check_ends(self) -> None:
         """After the sequencer was away: no log may end below what was acknowledged."""
-        before = {ref: (log, log.settled_offset) for ref, log in self._logs.items()}
+        before = {log.partition_id: (log, log.settled_offset) for log in self._logs.values()}
         if not before:
             return
         found = await until_available(
-            lambda: self._parts.sequencer.unclaimed(list(before)),
+            lambda: self._parts.sequencer.ends(list(before)),
             self._parts.options.claim_budget_seconds,
             self._parts.options,
         )
-        for ref, (log, settled_offset) in before.items():
-            known = found.get(ref)
-            end_offset = 0 if known is None else known.end_offset
-            if end_offset < settled_offset and log.is_open:
-                log.lose(lost_records(ref, end_offset, settled_offset))
+        for partition_id, (log, settled_offset) in before.items():
+            known = found.get(partition_id)
+            # A partition that is gone was deleted, which the table of holders tells.
+            if known is not None and known.end_offset < settled_offset and log.is_open:
+                log.lose(lost_records(log.ref, known.end_offset, settled_offset))
 
 
 def lost_records(ref: PartitionRef, end_offset: int, known_end: int) -> DamagedError:
@@ -283,5 +289,3 @@ def lost_records(ref: PartitionRef, end_offset: int, known_end: int) -> DamagedE
     return DamagedError(
         f"{ref.topic}-{ref.partition} ends at offset {end_offset}, and records up to {known_end} were acknowledged"
     )
-
-

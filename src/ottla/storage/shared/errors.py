@@ -17,5 +17,13 @@ class ObjectMissingError(StorageError):
     """There is no object of this key."""
 
 
+class ObjectsRefusedError(StorageError):
+    """The object store refuses what is asked, until an operator changes a right, a bucket or an option."""
+
+
+class ForeignClusterError(StorageError):
+    """The bucket, or an object in it, belongs to another cluster."""
+
+
 class HeldElsewhereError(StorageError):
     """Another live broker holds the partition."""

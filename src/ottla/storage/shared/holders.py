@@ -39,12 +39,16 @@ class Holders:
         if found.revision <= self._revision and not found.changed and not found.deleted:
             return
         self._revision = max(self._revision, found.revision)
-        for ref in found.deleted:
+        deleted = list(found.deleted)
+        if found.is_complete:
+            known = {holder.ref for holder in found.changed}
+            deleted += [ref for ref in self._by_ref if ref not in known]
+        for ref in deleted:
             self._forget(ref)
         for holder in found.changed:
             self._put(holder)
         for follower in list(self.followers):
-            follower(found.changed, found.deleted)
+            follower(found.changed, deleted)
 
     def changed_here(self, changed: Sequence[Holder]) -> None:
         """This process has claimed or released partitions."""

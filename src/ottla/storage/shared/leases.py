@@ -68,9 +68,7 @@ class SharedLeases:
         self._holdings_follower = holdings
 
     def _note_live(self) -> None:
-        self._live = {
-            member.node_id: member for member in self._session.members if member.is_live
-        }
+        self._live = {member.node_id: member for member in self._session.members if member.is_live}
 
     def _members_changed(self) -> None:
         self._note_live()
@@ -87,6 +85,7 @@ class SharedLeases:
                 endpoints=_texts_of(addresses.endpoints),
                 advertised=_texts_of(addresses.advertised),
                 peer="" if addresses.peer is None else str(addresses.peer),
+                certificate=addresses.certificate,
             )
 
         await self._session.describe(described)
@@ -111,7 +110,7 @@ def _addresses_of(member: MemberState) -> BrokerAddresses:
         endpoints=_endpoints_of(member.endpoints),
         advertised=_endpoints_of(member.advertised),
         peer=Endpoint.parse(member.peer) if member.peer else None,
-        certificate="",
+        certificate=member.certificate,
     )
 
 

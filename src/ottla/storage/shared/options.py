@@ -12,7 +12,7 @@ class SharedOptions:
     # Sessions.
     heartbeat_seconds: float = 1.0
     lease_slack_seconds: float = 0.5
-    object_ids_kept: int = 64
+    objects_reserved: int = 64
     # The catalog: how long a commit waits for the brokers that do not act by it yet.
     apply_seconds: float = 2.0
     # Claims.

@@ -1,4 +1,4 @@
-"""The session of a broker: its lease, what it learns with every heartbeat, and ids for objects.
+"""The session of a broker: its lease, what it learns with every heartbeat, and the objects that it may write.
 
 The lease lasts from before a heartbeat was sent, by a clock that no suspension stops. So this broker knows that its
 lease has run out before the sequencer does. Safety does not rest on it: the epoch of every claim is compared with each
@@ -25,6 +25,7 @@ from ottla.storage.shared.sequencer.records import (
     Heartbeat,
     MemberState,
     Registration,
+    ReservedObject,
 )
 from ottla.storage.shared.sequencer.sequencer import Sequencer
 
@@ -56,10 +57,10 @@ class Session:
         self._deadline = self._deadline_of(registered_at, registration.lease_ms)
         self._members: Sequence[MemberState] = ()
         self.catalog_revision = 0  # the newest that is known to exist
-        self.leaders_revision = 0
+        self.holders_revision = 0
         # The revision of the catalog by which this broker acts.
         self.applied_revision = 0
-        self._object_ids: deque[int] = deque()
+        self._reserved: deque[ReservedObject] = deque()
         self._is_unavailable = False
         self._wake = asyncio.Event()
         self._beaten: asyncio.Future[None] | None = None
@@ -98,14 +99,14 @@ class Session:
         self._broker = described
         await self.beat()
 
-    async def object_id(self) -> int:
-        """An id that is reserved for this session."""
-        while not self._object_ids:
+    async def reserved_object(self) -> ReservedObject:
+        """An object that this session may write."""
+        while not self._reserved:
             await self.beat()
-            if not self._object_ids:
-                raise SequencerUnavailableError("no ids for objects could be reserved")
-        found = self._object_ids.popleft()
-        if len(self._object_ids) < self._options.object_ids_kept // 4:
+            if not self._reserved:
+                raise SequencerUnavailableError("no objects could be reserved")
+        found = self._reserved.popleft()
+        if len(self._reserved) < self._options.objects_reserved // 4:
             self._wake.set()
         return found
 
@@ -137,19 +138,23 @@ class Session:
         self._wake.set()
 
     async def _beat_on(self) -> None:
+        loop = asyncio.get_running_loop()
         pause_seconds = self._options.first_retry_seconds
-        while True:
+        while not self._is_ended:
             if await self.beat():
                 pause_seconds = self._options.first_retry_seconds
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), self._options.heartbeat_seconds)
+                timer = loop.call_later(self._options.heartbeat_seconds, self._wake.set)
+                try:
+                    await self._wake.wait()
+                finally:
+                    timer.cancel()
             else:
                 await asyncio.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, self._options.last_retry_seconds)
 
     async def _listen(self) -> None:
         """Asks at once for what another broker has changed; heartbeats find what notifications miss."""
-        while True:
+        while not self._is_ended:
             with suppress(StorageError):
                 async for _ in self._sequencer.notifications():
                     self._wake.set()
@@ -169,7 +174,7 @@ class Session:
             self._beaten = None
 
     async def _beat(self) -> bool:
-        wanted = max(0, self._options.object_ids_kept - len(self._object_ids))
+        wanted = max(0, self._options.objects_reserved - len(self._reserved))
         began = self._clock()
         try:
             answer = await self._sequencer.heartbeat(self.id, self.applied_revision, wanted)
@@ -195,15 +200,15 @@ class Session:
             )
 
     def _answered(self, answer: Heartbeat) -> None:
-        self._object_ids.extend(answer.object_ids)
+        self._reserved.extend(answer.objects)
         has_members_changed = list(self._members) != list(answer.members)
         self._members = answer.members
         has_revisions_changed = (
             answer.catalog_revision > self.catalog_revision
-            or answer.leaders_revision > self.leaders_revision
+            or answer.holders_revision > self.holders_revision
         )
         self.catalog_revision = max(self.catalog_revision, answer.catalog_revision)
-        self.leaders_revision = max(self.leaders_revision, answer.leaders_revision)
+        self.holders_revision = max(self.holders_revision, answer.holders_revision)
         if self._is_unavailable:
             self._is_unavailable = False
             logger.info("storage_available", "the store answers again")
@@ -216,7 +221,7 @@ class Session:
     async def _begin_again(self) -> None:
         """The sequencer has ended the session: its claims are over, and the broker registers anew."""
         self._deadline = float("-inf")
-        self._object_ids.clear()
+        self._reserved.clear()
         self._metrics.lost_sessions += 1
         logger.warning(
             "session_lost",

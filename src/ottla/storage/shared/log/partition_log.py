@@ -37,7 +37,13 @@ from ottla.storage.shared.retries import until_available
 from ottla.storage.shared.run_headers import read_run_headers
 from ottla.storage.shared.run_spans import decode_spans
 from ottla.storage.shared.segment_marks import Mark
-from ottla.storage.shared.sequencer.records import Claimed, OpenedPartition, StoredRun
+from ottla.storage.shared.sequencer.records import (
+    Claimed,
+    OpenedPartition,
+    StoredRun,
+    WrittenObject,
+)
+from ottla.storage.shared.sequencer.records import Replacement as RunReplacement
 from ottla.storage.shared.write.lanes import Lane
 from ottla.storage.shared.write.part import Part
 from ottla.storage.shared_future import unwatched_future
@@ -70,7 +76,9 @@ class SharedLog:
         self._snapshots = LogSnapshots(opened.snapshots, self._save_snapshot)
         self._tail = LogTail()
         self._cold = ColdLog(
-            claimed.partition_id, f"partition {claimed.ref.topic}-{claimed.ref.partition}", parts.reads
+            claimed.partition_id,
+            f"partition {claimed.ref.topic}-{claimed.ref.partition}",
+            parts.reads,
         )
         self._last: tuple[Lane, Part] | None = None
         self._is_closed = False
@@ -285,7 +293,9 @@ class SharedLog:
     def scan(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
         if self.lost is not None or self._is_closed:
             self.check_open()
-        offset = max(offset, self._start_offset)
+        return self._scan(max(offset, self._start_offset), max_bytes, end_offset)
+
+    def _scan(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
         end_offset = min(end_offset, self._end_offset)
         while offset < end_offset:
             if self._tail.begins_at_or_below(offset):
@@ -303,7 +313,9 @@ class SharedLog:
 
     def block_at(self, offset: int) -> Block:
         """The batches around an offset, at least the one that a read would begin with, or a gap."""
-        for block in self._tail.blocks_from(offset) if self._tail.begins_at_or_below(offset) else ():
+        for block in (
+            self._tail.blocks_from(offset) if self._tail.begins_at_or_below(offset) else ()
+        ):
             return block
         return self._cold.block_at(offset, 0)
 
@@ -355,10 +367,14 @@ class SharedLog:
         if start_offset > self._end_offset:
             raise ValueError(f"{self._ref} ends at {self._end_offset}, below {start_offset}")
 
-    async def _trim(self, start_offset: int) -> None:
+    async def settled_up_to(self, offset: int) -> None:
+        """Returns when everything below an offset is durable; raises if that is not possible."""
         unsettled = self._unsettled()
-        if unsettled is not None:
+        if unsettled is not None and offset > self.settled_offset:
             await unsettled
+
+    async def _trim(self, start_offset: int) -> None:
+        await self.settled_up_to(start_offset)
         start_offset = max(start_offset, self._start_offset)
         (accepted,) = await self.retried(
             lambda: self._parts.sequencer.trim([(self.partition_id, self._epoch, start_offset)])
@@ -386,9 +402,7 @@ class SharedLog:
 
     async def _save_snapshot(self, snapshot: Snapshot) -> bool:
         """Whether it was stored: one above the end of the log is not, nor one that would hide a span from a replay."""
-        unsettled = self._unsettled()
-        if unsettled is not None and snapshot.offset > self.settled_offset:
-            await unsettled
+        await self.settled_up_to(snapshot.offset)
         if snapshot.offset > self.settled_offset or self._aborted.unstored:
             return False
         accepted = await self.retried(
@@ -433,6 +447,18 @@ class SharedLog:
             self, self._parts, segments[first].base_offset, segments[stop - 1].end_offset
         )
         return self.replacement
+
+    def stored_batches(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+        """As `scan`, also of what lies below the start of the log in a run that reaches beyond it."""
+        return self._scan(offset, max_bytes, end_offset)
+
+    async def replace(
+        self, replacements: Sequence[RunReplacement], objects: Sequence[WrittenObject]
+    ) -> Sequence[bool]:
+        answers: Sequence[bool] = await self.retried(
+            lambda: self._parts.sequencer.replace(replacements, objects)
+        )
+        return answers
 
     def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedSpan]:
         """The spans whose markers are between two offsets."""

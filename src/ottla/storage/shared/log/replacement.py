@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.ports import Buffer, Extent, StorageError
-from ottla.storage.shared.log.runs import Run
+from ottla.storage.shared.log.consolidation import (
+    INLINE_BYTES,
+    Consolidated,
+    consolidate,
+    replace_runs,
+    segment_write,
+    stored_runs,
+)
 from ottla.storage.shared.log.store_parts import StoreParts
-from ottla.storage.shared.run_spans import encode_spans
-from ottla.storage.shared.segment_marks import encode_marks
 from ottla.storage.shared.sequencer.records import SegmentWrite, WrittenObject
 from ottla.storage.shared.write.uploads import ObjectRun, Uploaded
 
 if TYPE_CHECKING:
     from ottla.storage.shared.log.partition_log import SharedLog
 
-# What is smaller is stored with the segment and not in an object.
-INLINE_BYTES: Final = 64 * 1024
 # A larger segment is stored in several pieces, each as soon as it is full.
 PIECE_BYTES: Final = 8 << 20
 
@@ -32,7 +35,6 @@ class _Piece:
         self.chunks: list[bytes] = []
         self.extents: list[Extent] = []
         self.size_bytes = 0
-        self.max_timestamp_ms = -1
         self.upload: asyncio.Task[Uploaded] | None = None
 
 
@@ -48,9 +50,6 @@ class SharedReplacement:
         self._end_offset = end_offset
         self._next_offset = start_offset
         self._pieces = [_Piece(start_offset)]
-        self._written_ms = max(
-            (run.written_ms for run in log.runs.between(start_offset, end_offset) or ()), default=-1
-        )
         self._is_over = False
 
     def append(self, data: Buffer, extents: Sequence[Extent]) -> None:
@@ -70,9 +69,6 @@ class SharedReplacement:
         piece.chunks.append(bytes(data))
         piece.extents += extents
         piece.size_bytes += len(data)
-        piece.max_timestamp_ms = max(
-            piece.max_timestamp_ms, max(extent.max_timestamp_ms for extent in extents)
-        )
         self._next_offset = extents[-1].last_offset + 1
 
     def _begin_upload(self, piece: _Piece) -> None:
@@ -107,78 +103,60 @@ class SharedReplacement:
 
     async def _commit(self) -> bool:
         log = self._log
+        start_offset, end_offset = self._start_offset, self._end_offset
         async with log.replacing:
             log.check_open()
-            self._is_over = True
-            log.replacement = None
-            if log.runs.between(self._start_offset, self._end_offset) is None:
+            self._end()
+            await log.settled_up_to(end_offset)
+            # Rows of the tail can be replaced only from the first one on.
+            if not await consolidate(log, self._parts, start_offset):
                 return False
-            writes, objects = self._writes()
-            accepted = await log.retried(
-                lambda: self._parts.sequencer.replace(
-                    log.partition_id,
-                    log.epoch,
-                    self._start_offset,
-                    self._end_offset,
-                    writes,
-                    objects,
+            old = log.runs.between(start_offset, end_offset)
+            if old is None:
+                return False
+            written_ms = max(run.written_ms for run in old)
+            made = [
+                Consolidated(
+                    base_offset=piece.base_offset,
+                    end_offset=piece.end_offset,
+                    begins_segment=number == 0,
+                    written_ms=written_ms,
+                    chunks=piece.chunks,
+                    extents=piece.extents,
                 )
-            )
-            if not accepted:
+                for number, piece in enumerate(self._pieces)
+            ]
+            writes, objects = self._writes(made)
+            if not await replace_runs(log, start_offset, end_offset, writes, objects):
                 # The claim is over, or the old segments are gone; or an earlier try has made it.
                 await log.reload_runs()
                 return False
-            log.compacted(
-                self._start_offset,
-                self._end_offset,
-                [
-                    Run(
-                        base_offset=write.base_offset,
-                        end_offset=write.end_offset,
-                        size_bytes=write.size_bytes,
-                        max_timestamp_ms=write.max_timestamp_ms,
-                        written_ms=self._written_ms,
-                        headers=None,
-                        begins_segment=number == 0,
-                        first_timestamp_ms=write.max_timestamp_ms,
-                    )
-                    for number, write in enumerate(writes)
-                ],
-            )
+            log.compacted(start_offset, end_offset, stored_runs(writes, made))
             return True
 
-    def _writes(self) -> tuple[list[SegmentWrite], list[WrittenObject]]:
+    def _writes(
+        self, made: Sequence[Consolidated]
+    ) -> tuple[list[SegmentWrite], list[WrittenObject]]:
         writes: list[SegmentWrite] = []
         objects: list[WrittenObject] = []
-        for number, piece in enumerate(self._pieces):
-            object_id, position, data = None, 0, None
+        for piece, segment in zip(self._pieces, made, strict=True):
             if piece.upload is None:
-                data = b"".join(piece.chunks)
-            else:
-                uploaded = piece.upload.result()
-                objects.append(uploaded.object)
-                object_id, (position,) = uploaded.object.object_id, uploaded.positions
-            spans = self._log.aborted_between(piece.base_offset, piece.end_offset)
-            writes.append(
-                SegmentWrite(
-                    base_offset=piece.base_offset,
-                    end_offset=piece.end_offset,
-                    object_id=object_id,
-                    position=position,
-                    size_bytes=piece.size_bytes,
-                    max_timestamp_ms=piece.max_timestamp_ms,
-                    marks=encode_marks(piece.extents),
-                    aborted=encode_spans(spans, piece.base_offset if number == 0 else None),
-                    data=data,
-                )
-            )
+                writes.append(segment_write(self._log, segment, None, 0))
+                continue
+            written, (position,) = piece.upload.result()
+            objects.append(written)
+            writes.append(segment_write(self._log, segment, written.object_id, position))
         return writes, objects
 
     def abandon(self) -> None:
         if not self._is_over:
-            self._is_over = True
-            self._log.replacement = None
+            self._end()
             # What was stored has no row: it is collected.
             for piece in self._pieces:
                 if piece.upload is not None:
                     piece.upload.cancel()
+
+    def _end(self) -> None:
+        self._is_over = True
+        if self._log.replacement is self:
+            self._log.replacement = None

@@ -12,6 +12,7 @@ from ottla.storage.shared.options import SharedOptions
 from ottla.storage.shared.read.cold_reads import ColdReads
 from ottla.storage.shared.read.tail_cache import TailCache
 from ottla.storage.shared.sequencer.sequencer import Sequencer
+from ottla.storage.shared.session import Session
 from ottla.storage.shared.write.lanes import Lanes
 from ottla.storage.shared.write.uploads import Uploads
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 @dataclass
 class StoreParts:
     sequencer: Sequencer
+    session: Session
     lanes: Lanes
     uploads: Uploads
     tails: TailCache

@@ -12,7 +12,13 @@ from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, NoReturn
 
-from ottla.ports import Buffer, DamagedError, ReadPendingError, StorageError, StorageUnavailableError
+from ottla.ports import (
+    Buffer,
+    DamagedError,
+    ReadPendingError,
+    StorageError,
+    StorageUnavailableError,
+)
 from ottla.storage.shared.engine_metrics import EngineMetrics
 from ottla.storage.shared.errors import (
     ObjectMissingError,
@@ -211,7 +217,9 @@ class ColdLog:
             reads.options,
         )
         if not runs:
-            raise DamagedError(f"{self._name} has no batches at offset {offset}, which were appended")
+            raise DamagedError(
+                f"{self._name} has no batches at offset {offset}, which were appended"
+            )
         blocks: list[Block] = []
         start = offset
         for run in runs:
@@ -254,7 +262,9 @@ class ColdLog:
         reads = self._reads
         key = run.object_key
         if key is None:
-            raise DamagedError(f"{self._name} at offset {run.base_offset} has neither data nor object")
+            raise DamagedError(
+                f"{self._name} at offset {run.base_offset} has neither data nor object"
+            )
         ranges: Sequence[tuple[int, int]] = [(run.position + position, size_bytes)]
         (data,) = await until_available(
             lambda: reads.objects.get_ranges(key, ranges),

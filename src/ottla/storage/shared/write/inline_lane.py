@@ -42,7 +42,9 @@ class InlineLane:
         loop = asyncio.get_running_loop()
         try:
             while self._parts:
-                rest_seconds = self._parts[0].began + self._options.inline_linger_seconds - loop.time()
+                rest_seconds = (
+                    self._parts[0].began + self._options.inline_linger_seconds - loop.time()
+                )
                 if rest_seconds > 0 and self.open_bytes < self._options.inline_flush_bytes:
                     await asyncio.sleep(rest_seconds)
                 await self._commit(self._take())
@@ -57,7 +59,9 @@ class InlineLane:
         size_bytes = 0
         for part in self._parts:
             partition_id = part.log.partition_id
-            is_full = bool(taken) and size_bytes + part.size_bytes > self._options.inline_commit_bytes
+            is_full = (
+                bool(taken) and size_bytes + part.size_bytes > self._options.inline_commit_bytes
+            )
             # Later parts of a partition wait with its first that waits.
             if partition_id in known or is_full:
                 left.append(part)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ottla.ports import Buffer, StorageError
 from ottla.storage.shared.engine_metrics import EngineMetrics
 from ottla.storage.shared.errors import ObjectsUnavailableError
-from ottla.storage.shared.objects.object_format import ObjectWriter, object_key
+from ottla.storage.shared.objects.object_format import ObjectWriter
 from ottla.storage.shared.objects.objects import Objects
 from ottla.storage.shared.options import SharedOptions
 from ottla.storage.shared.sequencer.records import WrittenObject
+from ottla.storage.shared.sequencer.sequencer import Sequencer
 from ottla.storage.shared.session import Session
 
 _KEPT_DURATIONS: Final = 64
@@ -41,21 +41,22 @@ class Uploads:
 
     def __init__(
         self,
+        sequencer: Sequencer,
         objects: Objects,
         session: Session,
         options: SharedOptions,
         metrics: EngineMetrics,
-        random_bits: Callable[[], int] = lambda: random.getrandbits(64),
     ) -> None:
+        self._sequencer = sequencer
         self._objects = objects
         self._session = session
         self._options = options
         self._metrics = metrics
-        self._random_bits = random_bits
         self._slots = asyncio.Semaphore(options.parallel_puts)
         self._durations: deque[float] = deque(maxlen=_KEPT_DURATIONS)
         self._began: dict[int, float] = {}  # of the uploads that run
         self._late: set[asyncio.Task[Uploaded]] = set()
+        self._unused: list[int] = []
 
     @property
     def is_slow(self) -> bool:
@@ -107,7 +108,7 @@ class Uploads:
             for task in tasks:
                 # It may still be stored: nothing refers to it then, and it is removed.
                 self._late.add(task)
-                task.add_done_callback(self._drop_late)
+                task.add_done_callback(self._note_late)
 
     def _hedge_seconds(self) -> float:
         if not self._durations:
@@ -117,28 +118,37 @@ class Uploads:
 
     async def _put(self, runs: Sequence[ObjectRun]) -> Uploaded:
         loop = asyncio.get_running_loop()
-        object_id = await self._session.object_id()
-        writer = ObjectWriter(self._session.cluster_id, object_id)
-        positions = [writer.add(*run) for run in runs]
-        key = object_key(object_id, self._random_bits())
-        size_bytes = writer.size_bytes
-        began = loop.time()
-        await self._objects.put(key, writer.finish())
+        object_id, key = await self._session.reserved_object()
+        try:
+            writer = ObjectWriter(self._session.cluster_id, object_id)
+            positions = [writer.add(*run) for run in runs]
+            size_bytes = writer.size_bytes
+            began = loop.time()
+            await self._objects.put(key, writer.finish())
+        except BaseException:
+            self._unused.append(object_id)
+            raise
         seconds = loop.time() - began
         self._durations.append(seconds)
         self._metrics.put_seconds.observe(seconds)
-        return Uploaded(WrittenObject(object_id, key, size_bytes), positions)
+        return Uploaded(WrittenObject(object_id, size_bytes), positions)
 
-    def _drop_late(self, task: asyncio.Task[Uploaded]) -> None:
+    def _note_late(self, task: asyncio.Task[Uploaded]) -> None:
         self._late.discard(task)
-        if task.cancelled() or task.exception() is not None:
-            return
-        removal = asyncio.ensure_future(self._remove(task.result().object.key))
-        removal.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if not task.cancelled() and task.exception() is None:
+            self._unused.append(task.result().object.object_id)
 
-    async def _remove(self, key: str) -> None:
-        """Removes an object that is not needed; if that fails, the collection does it when the session has ended."""
-        await self._objects.delete([key])
+    async def abandon_unused(self) -> None:
+        """Tells the sequencer of objects that were perhaps put, and are not needed: they are collected."""
+        while self._unused:
+            unused = self._unused
+            self._unused = []
+            try:
+                await self._sequencer.abandon_objects(unused)
+            except StorageError:
+                # At the latest it is found out when the session has ended.
+                self._unused = unused
+                return
 
     def close(self) -> None:
         for task in self._late:
