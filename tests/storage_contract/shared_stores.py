@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import cast
 
 from tests.storage.batches import SteppingClock
-from tests.storage.shared.sequencer_double import SequencerDouble, SharedState
 from tests.storage_contract.settled_store import SettledStore
 
 from ottla.ports import LogStore
 from ottla.storage.shared.objects.memory import MemoryObjects
 from ottla.storage.shared.open_store import open_shared_store
 from ottla.storage.shared.options import SharedOptions
+from ottla.storage.shared.sequencer.memory import MemorySequencer, MemorySequencerState
 from ottla.storage.shared.sequencer.records import BrokerDescription
 
 BROKER = BrokerDescription("one", None, {}, {}, "", None)
@@ -21,7 +21,8 @@ OPTIONS = SharedOptions(inline_linger_seconds=0.0, objects_linger_seconds=0.0)
 
 def shared_in_memory(clock: SteppingClock, options: SharedOptions = OPTIONS) -> LogStore:
     """A store on a sequencer and objects in this process."""
-    sequencer, objects = SequencerDouble(SharedState()), MemoryObjects()
+    state = MemorySequencerState(clock=clock, cluster_id="A" * 22)
+    sequencer, objects = MemorySequencer(state), MemoryObjects()
     return cast(
         LogStore,
         SettledStore(lambda: open_shared_store(sequencer, objects, BROKER, clock, options=options)),

@@ -74,7 +74,7 @@ def test_an_older_segment_still_takes_what_it_lacks(store: LogStore) -> None:
 
 
 def test_the_next_claim_finds_the_spans(store: LogStore) -> None:
-    log = three_segments(store, [span(3), span(25, 11)])
+    three_segments(store, [span(3), span(25, 11)])
     again = store.claim(ref_of(), CONFIG)
     assert list(again.aborted(0)) == [span(3), span(25, 11)]
     append_noting(again, make_batch(30, epoch=again.epoch), [span(30, 28)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from ottla.config.topic import TopicConfig
 from ottla.events import EventLog
@@ -80,12 +81,10 @@ class Claims:
         outcomes: dict[PartitionRef, Claimed | NotClaimed] = {}
         left = list(refs)
         for _ in range(_STALE_TRIES):
-            session = self._session.id
-            found = await until_available(
-                lambda: self._parts.sequencer.claim(session, left, self._catalog.revision),
-                budget,
-                self._parts.options,
+            claim = partial(
+                self._parts.sequencer.claim, self._session.id, left, self._catalog.revision
             )
+            found = await until_available(claim, budget, self._parts.options)
             outcomes.update(zip(left, found, strict=True))
             self._note([each for each in found if isinstance(each, Claimed)])
             left = [ref for ref in left if outcomes[ref] is NotClaimed.STALE]

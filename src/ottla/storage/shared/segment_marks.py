@@ -1,7 +1,7 @@
 """Marks of a stored segment: where its batches are, so that a lookup need not read all of it.
 
-There is a mark at the first batch and then about every 64 KiB: offset and position of a batch, and the largest timestamp
-from there to the next mark. Numbers are big-endian, 8 bytes each.
+There is a mark at the first batch and then about every 64 KiB: offset and position of a batch, and the largest
+timestamp from there to the next mark. Numbers are big-endian, 8 bytes each.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ batches come from memory where they still are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.ports import Buffer, Extent
@@ -100,8 +101,7 @@ async def _read(log: SharedLog, group: Sequence[Run]) -> Consolidated:
     extents: list[Extent] = []
     offset = base_offset
     while offset < end_offset:
-        at = offset
-        data = await when_read(lambda: log.stored_batches(at, _READ_BYTES, end_offset))
+        data = await when_read(partial(log.stored_batches, offset, _READ_BYTES, end_offset))
         if not data:
             break
         chunks.append(data)

@@ -1,7 +1,7 @@
 """The runs of which a log is made, and the segments that they form.
 
-A run is a row of the tail or a stored segment: what the sequencer appends, trims and replaces as one piece. A segment, as
-the port has it, is one run or several: it begins at a run that says so, or at the first one.
+A run is a row of the tail or a stored segment: what the sequencer appends, trims and replaces as one piece. A segment,
+as the port has it, is one run or several: it begins at a run that says so, or at the first one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,16 @@ class Run:
 class Runs:
     """The runs of a log in order; the last segment is the one that is written to."""
 
-    __slots__ = ("_active_bytes", "_active_first_ms", "_bases", "_end_offset", "_is_rolled", "_runs", "last_base_offset", "size_bytes")  # fmt: skip
+    __slots__ = (
+        "_active_bytes",
+        "_active_first_ms",
+        "_bases",
+        "_end_offset",
+        "_is_rolled",
+        "_runs",
+        "last_base_offset",
+        "size_bytes",
+    )
 
     def __init__(self, runs: Sequence[Run], end_offset: int) -> None:
         self._runs = list(runs)

@@ -19,7 +19,7 @@ class LogSnapshots:
         self, stored: Sequence[tuple[int, bytes]], save: Callable[[Snapshot], Awaitable[bool]]
     ) -> None:
         """`save` returns whether it was stored; it raises StorageError."""
-        self._stored = {offset: data for offset, data in sorted(stored)}
+        self._stored = dict(sorted(stored))
         self._save = save
         self._next: tuple[Snapshot, SharedFuture] | None = None
         self._running: asyncio.Task[None] | None = None
