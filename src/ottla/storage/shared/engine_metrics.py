@@ -41,6 +41,7 @@ class EngineMetrics:
         self.failed_heartbeats = 0
         self.opening_seconds = Histogram()
         self.lost_sessions = 0
+        self.consolidated_logs = 0
 
     @property
     def unsettled_bytes(self) -> int:

@@ -7,14 +7,16 @@ batches come from memory where they still are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.ports import Buffer, Extent
+from ottla.ports import Buffer, Extent, StorageError
 from ottla.ports.futures import when_read
 from ottla.records.batch import split_batches
 from ottla.storage.shared.log.runs import Run
 from ottla.storage.shared.log.store_parts import StoreParts
+from ottla.storage.shared.retries import until_available
 from ottla.storage.shared.run_spans import encode_spans
 from ottla.storage.shared.segment_marks import encode_marks
 from ottla.storage.shared.sequencer.records import Replacement, SegmentWrite, WrittenObject
@@ -44,40 +46,93 @@ class Consolidated(NamedTuple):
         return sum(len(chunk) for chunk in self.chunks)
 
 
+class Rewrite(NamedTuple):
+    """What becomes of the oldest rows of the tail of a log."""
+
+    log: SharedLog
+    segments: Sequence[Consolidated]
+
+
 async def consolidate(log: SharedLog, parts: StoreParts, end_offset: int) -> bool:
     """Rewrites the rows of the tail below an offset, at which a row ends; `log.replacing` is held.
 
     False if the claim is over, or the rows are not as expected.
     """
-    groups = _groups_of([run for run in log.runs if run.end_offset <= end_offset])
-    if not groups:
-        return True
-    made = [await _read(log, group) for group in groups]
-    runs = [
-        ObjectRun(log.partition_id, each.base_offset, each.end_offset, each.chunks)
-        for each in made
-        if each.size_bytes >= INLINE_BYTES
-    ]
-    uploaded = await parts.uploads.upload(runs) if runs else None
-    positions = iter(uploaded.positions if uploaded is not None else ())
-    writes: list[SegmentWrite] = []
-    for each in made:
-        in_object = uploaded is not None and each.size_bytes >= INLINE_BYTES
-        writes.append(
-            segment_write(
-                log,
-                each,
-                uploaded.object.object_id if uploaded is not None and in_object else None,
-                next(positions) if in_object else 0,
-            )
-        )
-    objects = [] if uploaded is None else [uploaded.object]
-    start_offset, stop_offset = writes[0].base_offset, writes[-1].end_offset
-    if not await replace_runs(log, start_offset, stop_offset, writes, objects):
-        await log.reload_runs()
-        return False
-    log.replaced(start_offset, stop_offset, stored_runs(writes, made))
+    segments = await read_tail(log, end_offset, MAX_SEGMENT_BYTES)
+    while segments:
+        if not await rewrite(parts, [Rewrite(log, segments)]):
+            return False
+        segments = await read_tail(log, end_offset, MAX_SEGMENT_BYTES)
     return True
+
+
+async def read_tail(log: SharedLog, end_offset: int, max_bytes: int) -> list[Consolidated]:
+    """Segments of the oldest rows of the tail, up to an offset and a size, at least one if there are rows."""
+    made: list[Consolidated] = []
+    size_bytes = 0
+    for group in _groups_of([run for run in log.runs.rows() if run.end_offset <= end_offset]):
+        size_bytes += sum(run.size_bytes for run in group)
+        if made and size_bytes > max_bytes:
+            break
+        made.append(await _read(log, group))
+    return made
+
+
+async def rewrite(parts: StoreParts, rewrites: Sequence[Rewrite]) -> int:
+    """Puts segments in the place of rows, in one object and one step; returns for how many logs that was accepted."""
+    rewrites = sorted(rewrites, key=lambda each: each.log.partition_id)
+    large = [
+        (each.log, segment)
+        for each in rewrites
+        for segment in each.segments
+        if segment.size_bytes >= INLINE_BYTES
+    ]
+    places: dict[int, tuple[int, int]] = {}
+    objects: list[WrittenObject] = []
+    if large:
+        uploaded = await parts.uploads.upload(
+            [
+                ObjectRun(log.partition_id, segment.base_offset, segment.end_offset, segment.chunks)
+                for log, segment in large
+            ]
+        )
+        objects.append(uploaded.object)
+        for (_, segment), position in zip(large, uploaded.positions, strict=True):
+            places[id(segment)] = uploaded.object.object_id, position
+    writes = [
+        [segment_write(each.log, segment, *places.get(id(segment), (None, 0))) for segment in each.segments]
+        for each in rewrites
+    ]  # fmt: skip
+    accepted = await until_available(
+        partial(
+            parts.sequencer.replace,
+            [
+                Replacement(
+                    each.log.partition_id,
+                    each.log.epoch,
+                    each.segments[0].base_offset,
+                    each.segments[-1].end_offset,
+                    written,
+                )
+                for each, written in zip(rewrites, writes, strict=True)
+            ],
+            objects,
+        ),
+        parts.options.write_budget_seconds,
+        parts.options,
+    )
+    for each, written, answer in zip(rewrites, writes, accepted, strict=True):
+        if answer:
+            each.log.replaced(
+                each.segments[0].base_offset,
+                each.segments[-1].end_offset,
+                stored_runs(written, each.segments),
+            )
+        else:
+            # The claim is over, or an earlier try has made it.
+            with suppress(StorageError):
+                await each.log.reload_runs()
+    return sum(accepted)
 
 
 def _groups_of(runs: Sequence[Run]) -> list[list[Run]]:
@@ -85,8 +140,6 @@ def _groups_of(runs: Sequence[Run]) -> list[list[Run]]:
     groups: list[list[Run]] = []
     size_bytes = 0
     for run in runs:
-        if run.headers is None:
-            continue
         if not groups or run.begins_segment or size_bytes + run.size_bytes > MAX_SEGMENT_BYTES:
             groups.append([])
             size_bytes = 0

@@ -119,6 +119,13 @@ class Runs:
             number += 1
         return self._runs[number:]
 
+    def rows(self) -> Sequence[Run]:
+        """The rows of the tail: they lie behind all stored segments."""
+        first = len(self._runs)
+        while first > 0 and self._runs[first - 1].headers is not None:
+            first -= 1
+        return self._runs[first:]
+
     def segments(self) -> list[SegmentInfo]:
         found: list[SegmentInfo] = []
         group: list[Run] = []
