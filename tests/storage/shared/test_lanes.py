@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from tests.storage.batches import joined, make_batch, ref_of
@@ -93,8 +94,12 @@ def test_a_partition_that_changes_to_objects_is_settled_in_order(play: Play) -> 
         assert machine.objects.stored, "it is put meanwhile"
         assert seam.calls["append"] == 1, "and committed after what was before it"
         settled: list[int] = []
+
+        def note(number: int, _: asyncio.Future[None]) -> None:
+            settled.append(number)
+
         for number, wait in enumerate(small + large):
-            wait.add_done_callback(lambda _, number=number: settled.append(number))
+            wait.add_done_callback(partial(note, number))
         held.set()
         await asyncio.gather(*small, *large)
         await asyncio.sleep(0)

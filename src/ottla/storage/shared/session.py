@@ -67,11 +67,11 @@ class Session:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_ended = False
         # Callbacks. `lost`: the session has ended, and another one has begun. `reconnected`: the sequencer answers
-        # again. `beat` is called with what every heartbeat has told.
+        # again. `answered`: a heartbeat has told of newer revisions, perhaps.
         self.lost: list[Callable[[], None]] = []
         self.reconnected: list[Callable[[], None]] = []
         self.members_changed: list[Callable[[], None]] = []
-        self.revisions_changed: list[Callable[[], None]] = []
+        self.answered: list[Callable[[], None]] = []
 
     def _deadline_of(self, began: float, lease_ms: int) -> float:
         return began + lease_ms / 1000 - self._options.lease_slack_seconds
@@ -203,10 +203,6 @@ class Session:
         self._reserved.extend(answer.objects)
         has_members_changed = list(self._members) != list(answer.members)
         self._members = answer.members
-        has_revisions_changed = (
-            answer.catalog_revision > self.catalog_revision
-            or answer.holders_revision > self.holders_revision
-        )
         self.catalog_revision = max(self.catalog_revision, answer.catalog_revision)
         self.holders_revision = max(self.holders_revision, answer.holders_revision)
         if self._is_unavailable:
@@ -215,8 +211,7 @@ class Session:
             _call(self.reconnected)
         if has_members_changed:
             _call(self.members_changed)
-        if has_revisions_changed:
-            _call(self.revisions_changed)
+        _call(self.answered)
 
     async def _begin_again(self) -> None:
         """The sequencer has ended the session: its claims are over, and the broker registers anew."""

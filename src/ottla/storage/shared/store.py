@@ -98,7 +98,7 @@ class SharedStore:
         self.leases: Leases = SharedLeases(sequencer, session, self.holders, self.claims)
         self._unclaimed = UnclaimedLogs(sequencer, options, self.claims.logs)
         self._housekeeping = Housekeeping(parts, self.claims.logs)
-        session.revisions_changed.append(self._revisions_changed)
+        session.answered.append(self._catch_up)
         session.reconnected.append(self._reconnected)
 
     # What it knows of the cluster.
@@ -111,8 +111,12 @@ class SharedStore:
     def catalog(self) -> SharedCatalog:
         return self._catalog
 
-    def _revisions_changed(self) -> None:
-        if self._following is None:
+    def _catch_up(self) -> None:
+        is_behind = (
+            self._catalog.revision < self.session.catalog_revision
+            or self.holders.revision < self.session.holders_revision
+        )
+        if is_behind and self._following is None:
             self._following = asyncio.get_running_loop().create_task(self._follow())
 
     async def _follow(self) -> None:
