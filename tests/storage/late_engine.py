@@ -140,7 +140,6 @@ class LateReads:
         self._fetched: dict[tuple[Any, ...], asyncio.TimerHandle] = {}
         self.is_unavailable = False
         """Whether the data cannot be got now."""
-        self.count = 0
 
     def read(self, key: tuple[Any, ...], read: Callable[[], T]) -> T:
         """The result of a read whose data is there; a read counts as the same if its key is."""
@@ -156,7 +155,6 @@ class LateReads:
             return read()
         done = self.pending.get(key)
         if done is None:
-            self.count += 1
             done = self.pending[key] = loop.create_future()
             if self._by_itself:
                 loop.call_later(READ_SECONDS, self.fetch, key)

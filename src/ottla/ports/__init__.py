@@ -1,22 +1,12 @@
 """The interfaces that the broker needs: time, identifiers, and a storage engine.
 
 An engine knows nothing of Kafka's semantics. It stores record batches under offsets that the caller chose, returns
-them, deletes them from the front, and keeps a small catalog of JSON values. One module per job; `engine` joins
-them. `tests/storage_contract` tests every rule for every engine.
+them, deletes them from the front, and keeps a small catalog of JSON values. One module per job; `engine` joins them.
+`tests/storage_contract` tests every rule.
 
 Methods that change stored data check that the claim lasts, and raise FencedError if another claim has followed.
 Where they return `Future | None`, None says that the change is durable; a future is done when it is, and fails with
-a StorageError if it is not known to be.
-
-<<<<<<< HEAD
-Reads (`read`, `scan`, `headers`, `batch_at_timestamp`, `batch_of_max_timestamp`) answer at once what is in memory or
-on a local disk. Where an engine has to fetch data first they raise ReadPendingError, only inside a running loop. Its
-`done` is done when the call can be answered, or is known to fail, in a bounded time. The engine then keeps what it has
-fetched for some seconds, so that a caller finds it who makes the call again, also one with a higher `end_offset` or
-another size. They raise StorageUnavailableError if the data cannot be got now.
-=======
-Reads may raise ReadPendingError, which says what then holds.
->>>>>>> w/ports
+a StorageError if it is not known to be. Reads may raise ReadPendingError.
 """
 
 from ottla.core.leader_epochs import EpochStart

@@ -30,4 +30,3 @@ def late_brokers() -> Iterator[None]:
 def broker(late_brokers: None) -> Iterator[ottla.Broker]:
     with LateBroker(LASTING) as running:
         yield running
-        assert running.reads.count, "no read was late"

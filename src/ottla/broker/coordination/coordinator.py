@@ -158,6 +158,11 @@ class Coordinator(Generic[M]):
         """The epoch of the coordinator is that of its partition's leader."""
         return self.shard.partition.leader_epoch
 
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether a question would be answered by the call that asks it: nothing before it waits to be durable."""
+        return self.is_loaded and not self.is_gone and not self._unsettled
+
     # Requests.
 
     def ask(

@@ -91,9 +91,9 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> Reply[
     read = read_all(node, opened, limits)
     if not _waits(read, opened, limits):
         return respond(read)
-    wait = FetchWait(node, opened, limits)
-    wait.begin(limits.min_bytes - read.size_bytes)
-    wait.wait_for(read)
+    wait = FetchWait(node, opened, limits, limits.min_bytes - read.size_bytes)
+    if read.pending:
+        wait.parked.wait_for(read.pending)
     acls = node.cluster.catalog.acls
     acl_version = acls.version
 
@@ -103,10 +103,10 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> Reply[
             _deny_unreadable(node, opened, context.caller, replica_id)
         late = read_all(node, opened, limits)
         if wait.goes_on(late):
-            raise NotMadeError(wait.over)
+            raise NotMadeError(wait.parked.over)
         return respond(late)
 
-    return _after(wait.over, respond_late)
+    return _after(wait.parked.over, respond_late)
 
 
 async def _handle_many(
@@ -134,22 +134,21 @@ async def _fetch_many(
     acl_version = acls.version
     if not node.authorizer.is_open:
         await share.run(_deny_in_steps(node, opened, context.caller, replica_id))
-    wait = FetchWait(node, opened, limits)
-    parked = wait.begin(limits.min_bytes)
+    wait = FetchWait(node, opened, limits, limits.min_bytes)
     try:
         read = await share.run(read_in_steps(node, opened, limits))
         is_to_wait = _waits(read, opened, limits)
         if is_to_wait:
-            parked.has_read(read.size_bytes)
-            wait.wait_for(read)
+            wait.parked.has_read(read.size_bytes)
+            wait.parked.wait_for(read.pending)
         while is_to_wait:
-            await wait.over
+            await wait.parked.over
             if acls.version != acl_version and not node.authorizer.is_open:
                 await share.run(_deny_in_steps(node, opened, context.caller, replica_id))
             read = await share.run(read_in_steps(node, opened, limits))
             is_to_wait = wait.goes_on(read)
     finally:
-        wait.over.cancel()
+        wait.parked.over.cancel()
     told = _told(read) if context.meter is not None else []
     builder = _ResponseBuilder(node, opened, context, limits)
     await share.run(_add_in_steps(builder, read))

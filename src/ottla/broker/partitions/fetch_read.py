@@ -176,6 +176,10 @@ class ParkedFetch:
         for shard in self._shards:
             shard.waiters[self] = None
 
+    def left_ms(self) -> int:
+        """What is left of the time that it may wait."""
+        return int((self._timer.when() - self._loop.time()) * 1000)
+
     def wait_for(self, pending: Sequence[asyncio.Future[None]]) -> None:
         """Has the first of these reads wake the fetch, too."""
         self._pending = pending
@@ -248,35 +252,31 @@ def park(node: Node, context: FetchContext, limits: FetchLimits, missing_bytes: 
 class FetchWait:
     """The wait of one fetch, which is parked once, and again as long as the engine has nothing for it in memory."""
 
-    def __init__(self, node: Node, context: FetchContext, limits: FetchLimits) -> None:
+    __slots__ = ("_context", "_limits", "_node", "parked")
+
+    def __init__(
+        self, node: Node, context: FetchContext, limits: FetchLimits, missing_bytes: int
+    ) -> None:
         self._node = node
         self._context = context
         self._limits = limits
-        self._ends_at = asyncio.get_running_loop().time() + limits.max_wait_ms / 1000
-
-    @property
-    def over(self) -> asyncio.Future[None]:
-        """Done when the fetch should read again."""
-        return self._parked.over
-
-    def begin(self, missing_bytes: int) -> ParkedFetch:
-        self._parked = park(self._node, self._context, self._limits, missing_bytes)
-        return self._parked
-
-    def wait_for(self, read: FetchRead) -> None:
-        """Has the reads that are pending end the wait, too."""
-        self._parked.wait_for(read.pending)
+        self.parked = park(node, context, limits, missing_bytes)
 
     def goes_on(self, read: FetchRead) -> bool:
-        """Parks the fetch for the rest of its time if what it has read is still pending."""
-        if not read.pending or read.size_bytes or read.is_final or self._parked.is_released:
+        """Parks the fetch for the rest of its time if all that it has read is still pending."""
+        last = self.parked
+        if not read.pending or read.size_bytes or read.is_final or last.is_released:
             return False
-        left_ms = int((self._ends_at - asyncio.get_running_loop().time()) * 1000)
+        left_ms = last.left_ms()
         if left_ms <= 0:
             return False
-        self._limits = self._limits._replace(max_wait_ms=left_ms)
-        self.begin(self._limits.min_bytes)
-        self.wait_for(read)
+        self.parked = park(
+            self._node,
+            self._context,
+            self._limits._replace(max_wait_ms=left_ms),
+            self._limits.min_bytes,
+        )
+        self.parked.wait_for(read.pending)
         return True
 
 

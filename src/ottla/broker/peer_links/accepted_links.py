@@ -122,6 +122,47 @@ class PeerConnection(Connection):
             self.ended.set_result(None)
 
 
+class _ArrivedSocket:
+    """A connection that another process has handed over."""
+
+    def __init__(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        self._socket = accepted
+
+    def close(self) -> None:
+        self._socket.close()
+
+    async def begin(self, protocol: PeerConnection) -> bool:
+        """Whether it is served from now on."""
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: protocol, sock=self._socket
+            )
+        except OSError:
+            self._socket.close()
+            return False
+        return True
+
+
+class _ArrivedTransport:
+    """A connection that was made before; it does not read yet."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def close(self) -> None:
+        self._transport.abort()
+
+    async def begin(self, protocol: PeerConnection) -> bool:
+        """Whether it is served from now on."""
+        if self._transport.is_closing():
+            return False
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        self._transport.resume_reading()
+        return True
+
+
 class AcceptedLinks:
     """The links of other nodes to this one: one of each, the latest."""
 
@@ -134,7 +175,8 @@ class AcceptedLinks:
         self.listener = Listener(settings, ListenerConfig())
         self._links: dict[int, PeerConnection] = {}
         # Sockets whose turn has not come.
-        self._waiting: dict[int, deque[socket.socket]] = {}
+        self._waiting: dict[int, deque[_ArrivedSocket | _ArrivedTransport]] = {}
+        self._last_numbers: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -149,15 +191,29 @@ class AcceptedLinks:
         That one is ended first, with all that it has sent and that is not handled: requests of a node take effect in
         the order in which it has sent them.
         """
-        if self._is_closed:
-            accepted.close()
+        self._accept(sender_id, _ArrivedSocket(accepted))
+
+    def accept_transport(self, sender_id: int, transport: asyncio.Transport, number: int) -> None:
+        """As `accept`, of a connection that proved whose it is, and that does not read yet.
+
+        Numbers rise with the connections: one that was made before the sender's last one is closed, although its
+        handshake has taken longer. What it brings was given up.
+        """
+        if number < self._last_numbers.get(sender_id, 0):
+            transport.abort()
             return
-        accepted.setblocking(False)
+        self._last_numbers[sender_id] = number
+        self._accept(sender_id, _ArrivedTransport(transport))
+
+    def _accept(self, sender_id: int, arrived: _ArrivedSocket | _ArrivedTransport) -> None:
+        if self._is_closed:
+            arrived.close()
+            return
         waiting = self._waiting.get(sender_id)
         if waiting is not None:
-            waiting.append(accepted)
+            waiting.append(arrived)
             return
-        self._waiting[sender_id] = deque([accepted])
+        self._waiting[sender_id] = deque([arrived])
         task = self._loop.create_task(self._replace(sender_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -166,27 +222,23 @@ class AcceptedLinks:
         waiting = self._waiting[sender_id]
         try:
             while waiting:
-                accepted = waiting.popleft()
+                arrived = waiting.popleft()
                 earlier = self._links.pop(sender_id, None)
                 if earlier is not None:
                     earlier.abort()
                     await earlier.ended
                 if waiting:  # a later one has come
-                    accepted.close()
+                    arrived.close()
                     continue
-                await self._serve(sender_id, accepted)
+                await self._serve(sender_id, arrived)
         finally:
             for each in waiting:
                 each.close()
             del self._waiting[sender_id]
 
-    async def _serve(self, sender_id: int, accepted: socket.socket) -> None:
+    async def _serve(self, sender_id: int, arrived: _ArrivedSocket | _ArrivedTransport) -> None:
         made = PeerConnection(self._host, self.listener, sender_id, self._apis())
-        try:
-            await self._loop.connect_accepted_socket(lambda: made, sock=accepted)
-        except OSError:
-            accepted.close()
-        else:
+        if await arrived.begin(made):
             self._links[sender_id] = made
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from ottla.broker.coordination.peers import Peers, UnreachableError
-from ottla.broker.peer_links.peer_link import LinkLimits, OpenConnection, PeerLink
+from ottla.broker.peer_links.peer_link import LinkLimits, OpenConnection, PeerLink, TlsOf
 
 
 class NetworkPeers:
@@ -18,12 +18,14 @@ class NetworkPeers:
         own_node: Peers,
         connect: OpenConnection,
         limits: LinkLimits | None = None,
+        tls_of: TlsOf = lambda node_id: None,
     ) -> None:
         """`own_node` takes the requests to the node itself; `connect` makes connected sockets to the others."""
         self._node_id = node_id
         self._own_node = own_node
         self._connect = connect
         self._limits = limits
+        self._tls_of = tls_of
         self._links: dict[int, PeerLink] = {}
         self._is_closed = False
 
@@ -37,7 +39,7 @@ class NetworkPeers:
         if link is None:
             if self._is_closed:
                 return UnreachableError(f"node {node_id} is not asked any more")
-            link = PeerLink(self._node_id, node_id, self._connect, self._limits)
+            link = PeerLink(self._node_id, node_id, self._connect, self._limits, self._tls_of)
             self._links[node_id] = link
         return link.call(request, version)
 

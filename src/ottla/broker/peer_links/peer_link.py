@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ class Awaited(NamedTuple):
 
 # Makes a connected socket to a node, or raises OSError.
 OpenConnection = Callable[[int], Awaitable[socket.socket]]
+# The TLS of a connection to a node, None for one that needs none; or raises OSError.
+TlsOf = Callable[[int], ssl.SSLContext | None]
 
 
 class PeerLink:
@@ -64,10 +67,12 @@ class PeerLink:
         node_id: int,
         connect: OpenConnection,
         limits: LinkLimits | None = None,
+        tls_of: TlsOf = lambda node_id: None,
     ) -> None:
         self._client_id = f"node-{sender_id}"
         self._node_id = node_id
         self._connect = connect
+        self._tls_of = tls_of
         self._limits = limits or LinkLimits()
         self._loop = asyncio.get_running_loop()
         self._socket: PeerSocket | None = None
@@ -144,7 +149,12 @@ class PeerLink:
             async with asyncio.timeout(self._limits.answer_seconds):
                 connected = await self._connect(self._node_id)
             try:
-                await self._loop.create_connection(lambda: made, sock=connected)
+                tls = self._tls_of(self._node_id)
+                # A peer is known by its certificate, not by a host name.
+                name = None if tls is None else ""
+                await self._loop.create_connection(
+                    lambda: made, sock=connected, ssl=tls, server_hostname=name
+                )
             except BaseException:
                 connected.close()
                 raise
