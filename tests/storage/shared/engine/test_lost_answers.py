@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tests.storage.batches import joined, ref_of
-from tests.storage.shared.brokers import (
+from tests.storage.shared.engine.brokers import (
     QUICK,
     Machine,
     append,
@@ -15,7 +15,7 @@ from tests.storage.shared.brokers import (
     claimed,
     read_all,
 )
-from tests.storage.shared.conftest import Play
+from tests.storage.shared.engine.conftest import Play
 
 from ottla.ports import DamagedError, Snapshot, StorageError
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from tests.storage.batches import joined, make_batch, ref_of
-from tests.storage.shared.brokers import (
+from tests.storage.shared.engine.brokers import (
     QUICK,
     LostPuts,
     Machine,
@@ -18,7 +18,7 @@ from tests.storage.shared.brokers import (
     claimed,
     read_all,
 )
-from tests.storage.shared.conftest import Play
+from tests.storage.shared.engine.conftest import Play
 
 from ottla.core.aborted import AbortedSpan
 from ottla.core.catalog import GROUPS_TOPIC

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.storage.batches import joined, make_batch, ref_of
-from tests.storage.shared.brokers import (
+from tests.storage.shared.engine.brokers import (
     CONFIG,
     Machine,
     append,
@@ -14,7 +14,7 @@ from tests.storage.shared.brokers import (
     claimed,
     read_all,
 )
-from tests.storage.shared.conftest import Play
+from tests.storage.shared.engine.conftest import Play
 
 from ottla.ports import ClaimPendingError, FencedError, Snapshot
 from ottla.storage.shared.errors import HeldElsewhereError

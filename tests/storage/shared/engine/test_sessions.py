@@ -9,8 +9,8 @@ from functools import partial
 
 import pytest
 from tests.storage.batches import ref_of
-from tests.storage.shared.brokers import QUICK, Machine, claimed
-from tests.storage.shared.conftest import Play
+from tests.storage.shared.engine.brokers import QUICK, Machine, claimed
+from tests.storage.shared.engine.conftest import Play
 
 from ottla.model import Endpoint
 from ottla.ports import CatalogConflictError, JsonValue
