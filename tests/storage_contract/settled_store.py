@@ -43,7 +43,7 @@ class LoopThread:
         """Calls something in the loop, and returns its settled result."""
         if threading.current_thread() is self._thread:
             return call()
-        return asyncio.run_coroutine_threadsafe(self._settle(call), self.loop).result(60)
+        return asyncio.run_coroutine_threadsafe(self._settle(call), self.loop).result(20)
 
     async def _settle(self, call: Callable[[], Any]) -> Any:
         while True:
@@ -94,8 +94,12 @@ class SettledLog(Settled):
 class SettledStore(Settled):
     """Implements LogStore."""
 
-    def __init__(self, opened: Callable[[], Awaitable[SharedStore]]) -> None:
-        thread = LoopThread()
+    def __init__(
+        self, opened: Callable[[], Awaitable[SharedStore]], thread: LoopThread | None = None
+    ) -> None:
+        """A thread that is given is stopped by the caller."""
+        self._stops_thread = thread is None
+        thread = thread or LoopThread()
         super().__init__(thread.run(opened), thread)
 
     def claim(self, ref: PartitionRef, config: TopicConfig) -> PartitionLog:
@@ -128,7 +132,8 @@ class SettledStore(Settled):
     def close(self) -> None:
         if not self.thread.loop.is_closed():
             self.thread.run(self.inner.close)
-            self.thread.stop()
+            if self._stops_thread:
+                self.thread.stop()
 
 
 def in_one_turn(log: PartitionLog, call: Callable[[PartitionLog], Any]) -> Any:

@@ -156,9 +156,21 @@ class Session:
         """Asks at once for what another broker has changed; heartbeats find what notifications miss."""
         while not self._is_ended:
             with suppress(StorageError):
-                async for _ in self._sequencer.notifications():
-                    self._wake.set()
+                await self._wake_at_news()
             await asyncio.sleep(self._options.last_retry_seconds)
+
+    async def _wake_at_news(self) -> None:
+        news = aiter(self._sequencer.notifications())
+        try:
+            async for _ in news:
+                # A cancellation that met a notification may be lost.
+                if self._is_ended:
+                    return
+                self._wake.set()
+        finally:
+            close = getattr(news, "aclose", None)
+            if close is not None:
+                await close()
 
     async def beat(self) -> bool:
         """Sends a heartbeat, or waits for the one that is under way; whether it was answered."""
