@@ -251,6 +251,7 @@ class RunningBroker:
             await self._bind(node_id)
         for server in self.servers.values():
             self.cluster.join(server.node)
+        await self._before_serving()
         if self.cluster.spans_processes:
             # No coordinator has to wait for the first block.
             await settled(self.cluster.producer_ids.reserve())
@@ -280,6 +281,9 @@ class RunningBroker:
             self._loop_monitor.start()
         if self._settings.has_own_process:
             self._full_collections.begin()
+
+    async def _before_serving(self) -> None:
+        """What a kind of broker does when its nodes have their ports, and before the first client is served."""
 
     async def _start_monitoring(self) -> None:
         if self._ring is not None:

@@ -501,6 +501,18 @@ class BrokerConfig(ListenerConfig):
         at_least=1,
         doc="The most bytes of records that the memory engine holds.",
     )
+    ottla_peer_advertised_listener: str = option(
+        OptionType.STRING,
+        "",
+        doc="HOST:PORT where other brokers of the same storage reach this one; by default its own port for them, at "
+        "the host that clients get.",
+    )
+    ottla_peer_listener: str = option(
+        OptionType.STRING,
+        "",
+        doc="HOST:PORT where this broker listens for other brokers of the same storage; by default any port at the "
+        "host of the first listener. Links are encrypted, and both ends prove which broker they are.",
+    )
     producer_id_expiration_check_interval_ms: int = option(
         OptionType.INT,
         600_000,
