@@ -187,6 +187,10 @@ class Cluster:
         """Every node to which clients are sent, and its address for a client."""
         return self.members.addresses_for(caller)
 
+    def rack_of(self, node_id: int) -> str | None:
+        """The rack of a node, if it is in one."""
+        return self._leaders.rack_of(node_id)
+
     def join(self, node: Member) -> None:
         """Lets a node lead its share; at the start all nodes join before the first serves requests."""
         if node.node_id in self.members.here:

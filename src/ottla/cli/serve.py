@@ -31,6 +31,7 @@ from ottla.event_loop import new_event_loop
 from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports.errors import InUseError
+from ottla.storage.shared.storage_urls import StorageUrls, read_urls
 from ottla.version import VERSION
 
 if TYPE_CHECKING:
@@ -112,6 +113,10 @@ def serve(arguments: Arguments) -> int:
 
 def _check_workers(arguments: Arguments, settings: BrokerSettings) -> None:
     """Refuses what several workers do not have."""
+    if settings.storage is not None:
+        raise ConfigError(
+            "--workers has no effect with --storage: start `ottla serve` once for each processor"
+        )
     if settings.data_dir is None and "ottla.ephemeral.max.bytes" in settings.config.given:
         raise ConfigError(
             "ottla.ephemeral.max.bytes has no effect with --workers: --ephemeral keeps their data in a temporary folder"
@@ -134,9 +139,11 @@ def settings_of(arguments: Arguments, file: ServerFile | None = None) -> BrokerS
         options[known.name] = value.strip()
     _add_addresses(options, arguments)
     config = BrokerConfig.read(options)
+    storage = _storage_of(arguments)
     return BrokerSettings(
         config=config,
-        data_dir=_data_dir_of(arguments, file),
+        data_dir=None if storage is not None else _data_dir_of(arguments, file),
+        storage=storage,
         metrics=_metrics_door(arguments, config),
         console=_console(arguments, config),
         has_own_process=True,
@@ -260,6 +267,15 @@ def _warn_of_shown_passwords(texts: Sequence[str]) -> None:
                 "write it into a file that only this user can read, and give --user %(user)s:@FILE",
                 user=name,
             )
+
+
+def _storage_of(arguments: Arguments) -> StorageUrls | None:
+    """The shared storage, unless another place for data is given."""
+    if arguments.ephemeral or arguments.data is not None:
+        if arguments.objects:
+            raise ConfigError("--objects has no effect without --storage postgresql://…")
+        return None
+    return read_urls(arguments.storage, arguments.objects)
 
 
 def _data_dir_of(arguments: Arguments, file: ServerFile | None) -> str | None:

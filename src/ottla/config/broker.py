@@ -108,6 +108,12 @@ class BrokerConfig(ListenerConfig):
         doc="Whether a missing topic is created when a client asks for its metadata.",
         importance=Importance.HIGH,
     )
+    broker_rack: str = option(
+        OptionType.STRING,
+        "",
+        doc="The rack, or availability zone, of this broker, which clients are told. Only brokers that share a "
+        "storage are in racks.",
+    )
     compression_gzip_level: int = _default_of("compression.gzip.level")
     compression_lz4_level: int = _default_of("compression.lz4.level")
     compression_type: str = _default_of("compression.type", importance=Importance.HIGH)

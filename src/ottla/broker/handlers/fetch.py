@@ -352,7 +352,12 @@ class _ResponseBuilder:
         )
         if self._leaders:
             response.node_endpoints = [
-                NodeEndpoint(node_id=node_id, host=address.host, port=address.port)
+                NodeEndpoint(
+                    node_id=node_id,
+                    host=address.host,
+                    port=address.port,
+                    rack=self._node.cluster.rack_of(node_id),
+                )
                 for node_id, address in self._node.cluster.addresses_for(self._context.caller)
                 if node_id in self._leaders
             ]

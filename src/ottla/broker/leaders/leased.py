@@ -62,6 +62,9 @@ class LeasedLeaders:
     def copies(self) -> int:
         return max(1, len(self.placeable))
 
+    def rack_of(self, node_id: int) -> str | None:
+        return next((each.rack for each in self.leases.members() if each.node_id == node_id), None)
+
     def join(self, node: Member) -> None:
         assert node.node_id == self.leases.node_id
         self._members.add(node)

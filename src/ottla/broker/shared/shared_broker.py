@@ -28,6 +28,8 @@ from ottla.model import Endpoint
 from ottla.ports import Clock, LogStore, StorageError
 from ottla.ports.futures import settled
 from ottla.ports.leases import BrokerAddresses, Leases
+from ottla.storage.shared.cluster_storage import open_as_broker
+from ottla.storage.shared.storage_urls import StorageUrls
 
 
 class SharedLogStore(LogStore, Protocol):
@@ -124,6 +126,18 @@ class SharedBroker(RunningBroker):
         self._peer_listener.close()
         self._peers.close()
         await super().kill()
+
+
+async def start_on_storage(
+    settings: BrokerSettings, storage: StorageUrls, instruments: Instruments
+) -> SharedBroker:
+    """As `start_shared_broker`, on the storage of some URLs."""
+    rack = settings.config.broker_rack or None
+
+    async def open_store(name: str, node_id: int | None, clock: Clock) -> SharedLogStore:
+        return await open_as_broker(storage, name, node_id, rack, clock)
+
+    return await start_shared_broker(settings, open_store, instruments)
 
 
 async def start_shared_broker(
