@@ -351,6 +351,7 @@ class _ResponseBuilder:
             session_id=self._session.session_id, responses=list(self._topics.values())
         )
         if self._leaders:
+            cluster = self._node.cluster
             response.node_endpoints = [
                 NodeEndpoint(
                     node_id=node_id,
