@@ -357,9 +357,9 @@ class _ResponseBuilder:
                     node_id=node_id,
                     host=address.host,
                     port=address.port,
-                    rack=self._node.cluster.rack_of(node_id),
+                    rack=cluster.rack_of(node_id),
                 )
-                for node_id, address in self._node.cluster.addresses_for(self._context.caller)
+                for node_id, address in cluster.addresses_for(self._context.caller)
                 if node_id in self._leaders
             ]
         return response
