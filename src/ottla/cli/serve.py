@@ -435,6 +435,14 @@ def note_signal(stopping: asyncio.Future[str], signal_name: str) -> None:
         stopping.set_result(signal_name)
 
 
+def _place_of_data(settings: BrokerSettings) -> str:
+    if settings.storage is not None:
+        from ottla.storage.shared.cluster_storage import described
+
+        return described(settings.storage)
+    return "memory" if settings.data_dir is None else settings.data_dir
+
+
 async def _start(settings: BrokerSettings) -> RunningBroker:
     began = time.monotonic()
     try:
@@ -449,18 +457,21 @@ async def _start(settings: BrokerSettings) -> RunningBroker:
         advice = LISTEN_ADVICE.get(error.errno or 0, "")
         raise CommandError(str(error), advice.format(flag=flag)) from error
     except InUseError as error:
-        raise CommandError(str(error), "stop it, or give another folder with --data DIR") from error
+        advice = "stop it, or give another folder with --data DIR"
+        if settings.storage is not None:
+            advice = "stop it, or give another --listen or --advertise, from which a broker has its id, or node.id"
+        raise CommandError(str(error), advice) from error
     topics = broker.cluster.catalog.topics.values()
     logger.info(
         "broker_started",
         "Ottla %(version)s serves as node %(node)d of cluster %(cluster)s, data in %(data)s, "
         "%(topics)d topic(s), ready in %(seconds).3f s",
         version=VERSION,
-        node=settings.config.node_id,
+        node=broker.node.node_id,
         workers=1,
         cluster=broker.cluster.cluster_id,
         listen=str(broker.endpoint),
-        data="memory" if settings.data_dir is None else settings.data_dir,
+        data=_place_of_data(settings),
         topics=len(topics),
         partitions=sum(topic.partition_count for topic in topics),
         seconds=round(time.monotonic() - began, 3),

@@ -36,6 +36,18 @@ async def open_as_broker(
         raise
 
 
+def described(urls: StorageUrls) -> str:
+    """The URLs without secrets."""
+    from ottla.storage.shared.sequencer.postgres.database_url import parse_database_url
+
+    database = str(parse_database_url(urls.storage))
+    if urls.objects is None:
+        return database
+    from ottla.storage.shared.objects.s3_options import parse_s3_url
+
+    return f"{database} and {parse_s3_url(urls.objects)}"
+
+
 def open_objects(urls: StorageUrls) -> Objects:
     """Where large data is: a bucket, or tables of the database."""
     if urls.objects is not None:
