@@ -107,9 +107,11 @@ class LeaseKeeper:
 
     async def _run(self) -> None:
         while True:
+            # Not by `wait_for`, which forgets that its task was cancelled if what it waits for comes at that moment.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), CHECK_SECONDS)
-                await asyncio.sleep(GATHER_SECONDS)
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._changed.wait()
+            await asyncio.sleep(GATHER_SECONDS)
             self._changed.clear()
             try:
                 await self._release_wished()
