@@ -1,10 +1,10 @@
-"""A cluster whose nodes wait for the transaction coordinator's word until a test gives it."""
+"""A cluster whose nodes wait for each other's answers about transactions until a test gives them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -14,13 +14,15 @@ import ottla
 from ottla.broker.coordination.peers import Peers
 from ottla.broker.runtime import RunningBroker
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 
 
-class HeldVerification:
-    """Stands between the nodes; what they ask about transactions is answered when it is released."""
+class HeldAnswers:
+    """Stands between the nodes; what they ask with requests of one class is answered when it is released."""
 
-    def __init__(self, broker: ottla.Broker) -> None:
+    def __init__(self, broker: ottla.Broker, kind: type[Any]) -> None:
         self._broker = broker
+        self._kind = kind
         self._held: list[tuple[asyncio.Future[Any], Any]] = []
         self._real: Peers = on_loop(broker, self._take_the_place)
 
@@ -30,7 +32,7 @@ class HeldVerification:
 
     def call(self, sender_id: int, node_id: int, request: Any, version: int) -> Any:
         answer = self._real.call(sender_id, node_id, request, version)
-        if not isinstance(request, AddPartitionsToTxnRequest):
+        if not isinstance(request, self._kind):
             return answer
         later: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._held.append((later, answer))
@@ -63,9 +65,19 @@ def _follow(later: asyncio.Future[Any], done: asyncio.Future[Any]) -> None:
 
 
 @contextmanager
-def held_verification(broker: ottla.Broker) -> Iterator[HeldVerification]:
-    held = HeldVerification(broker)
+def _held(broker: ottla.Broker, kind: type[Any]) -> Iterator[HeldAnswers]:
+    held = HeldAnswers(broker, kind)
     try:
         yield held
     finally:
         held.end()
+
+
+def held_verification(broker: ottla.Broker) -> AbstractContextManager[HeldAnswers]:
+    """Leaders wait for the coordinator's word."""
+    return _held(broker, AddPartitionsToTxnRequest)
+
+
+def held_markers(broker: ottla.Broker) -> AbstractContextManager[HeldAnswers]:
+    """Coordinators do not hear that markers are written."""
+    return _held(broker, WriteTxnMarkersRequest)

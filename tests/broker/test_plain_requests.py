@@ -14,13 +14,14 @@ from tests.fuzz.plain import Client
 from tests.lasting import LASTING
 
 from ottla.access import Operation, PatternType, Permission, ResourceType
+from ottla.broker.handlers import produce as produce_handler
 from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker, start_broker
 from ottla.broker.security.standard_authorizer import StandardAuthorizer
 from ottla.config.broker import BrokerConfig
 from ottla.doors.door import Door
 from ottla.errors import ErrorCode
 from ottla.model import Endpoint
-from ottla.records.batch import build_batch
+from ottla.records.batch import BatchFlag, build_batch
 from ottla.records.compression import Codec
 from ottla.records.record import Record
 from ottla.storage.local.log.segment import Segment
@@ -29,12 +30,20 @@ from ottla.testing.disk_faults import faulty_store
 from ottla.testing.faults import Faults
 from ottla.wire.compile import decode_message
 from ottla.wire.framing import SIZE_BYTES, frame_request, read_size
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -45,6 +54,7 @@ from ottla.wire.messages.produce import (
 
 VERSION = 12
 HEADER_BYTES = 5
+TRANSACTIONAL_ID = "pipeline"
 
 
 class Served:
@@ -395,3 +405,190 @@ DENIAL = CreateAclsRequest(
         )
     ]
 )
+
+
+class TransactionalProducer:
+    """A producer that the coordinator knows, and its frames."""
+
+    def __init__(self, served: Served) -> None:
+        self._client = served.client
+        self.identity = (-1, -1)
+
+    async def become(self) -> None:
+        """Asks until the coordinator's topic is there."""
+        find = FindCoordinatorRequest(key=TRANSACTIONAL_ID, key_type=1)
+        await self._client.receive(frame_request(find, 2, 1, None))
+        init = InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=9000)
+        answer = await self._ask(init, InitProducerIdResponse, 3)
+        assert answer.error_code == ErrorCode.NONE
+        self.identity = answer.producer_id, answer.producer_epoch
+
+    async def _ask(self, request: Any, response: type[Any], version: int) -> Any:
+        data = await self._client.receive(frame_request(request, version, 1, None))
+        return decode_message(response, version, data, SIZE_BYTES + HEADER_BYTES)
+
+    async def add(self, topic: str, *partitions: int) -> None:
+        """As clients of version 1 do before they write."""
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=TRANSACTIONAL_ID,
+            v3_and_below_producer_id=self.identity[0],
+            v3_and_below_producer_epoch=self.identity[1],
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+        )
+        answer = await self._ask(request, AddPartitionsToTxnResponse, 3)
+        (found,) = answer.results_by_topic_v3_and_below
+        assert {each.partition_error_code for each in found.results_by_partition} == {0}
+
+    async def commit(self, version: int) -> None:
+        request = EndTxnRequest(
+            transactional_id=TRANSACTIONAL_ID,
+            producer_id=self.identity[0],
+            producer_epoch=self.identity[1],
+            committed=True,
+        )
+        answer = await self._ask(request, EndTxnResponse, version)
+        assert answer.error_code == ErrorCode.NONE
+        if version >= 5:
+            self.identity = answer.producer_id, answer.producer_epoch
+        coordinator = self._client.running.node.transactions.loaded_for(TRANSACTIONAL_ID)
+        assert coordinator is not None
+        while coordinator.machine.is_ending(TRANSACTIONAL_ID):
+            await asyncio.sleep(0)
+
+    def frame(
+        self, topic: str, number: int, sequence: int, version: int, *partitions: int
+    ) -> bytes:
+        data = build_batch(
+            [Record(0, 1_750_000_000_000, None, b"v")],
+            producer_id=self.identity[0],
+            producer_epoch=self.identity[1],
+            base_sequence=sequence,
+            flags=BatchFlag.TRANSACTIONAL,
+        )
+        request = ProduceRequest(
+            transactional_id=TRANSACTIONAL_ID,
+            acks=-1,
+            timeout_ms=1000,
+            topic_data=[
+                TopicProduceData(
+                    name=topic,
+                    partition_data=[
+                        PartitionProduceData(index=partition, records=data)
+                        for partition in partitions
+                    ],
+                )
+            ],
+        )
+        return frame_request(request, version, number, "client")
+
+
+def responses_in(data: bytes, version: int) -> list[list[PartitionProduceResponse]]:
+    """The responses about the partitions of each request."""
+    found = []
+    while data:
+        end = SIZE_BYTES + read_size(data)[0]
+        response = decode_message(ProduceResponse, version, data, SIZE_BYTES + HEADER_BYTES)
+        found.append(response.responses[0].partition_responses)
+        data = data[end:]
+    return found
+
+
+@pytest.fixture
+def handled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One element for each request that the handler had to answer."""
+    found: list[int] = []
+    refuse = produce_handler.ProduceSteps.refuse_transaction
+
+    def counted(self: Any, request: Any) -> Any:
+        found.append(len(request.topic_data))
+        return refuse(self, request)
+
+    monkeypatch.setattr(produce_handler.ProduceSteps, "refuse_transaction", counted)
+    return found
+
+
+@pytest.mark.parametrize(("version", "end_version"), [(11, 4), (12, 5)])
+def test_the_first_batches_of_a_transaction_are_one_write_for_each_partition(
+    tmp_path: Path, writes: list[int], handled: list[int], version: int, end_version: int
+) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        await served.produce(produce("t", 0, partition=1))
+        producer = TransactionalProducer(served)
+        await producer.become()
+        for transaction in range(2):
+            if version < 12:
+                await producer.add("t", 0, 1)
+            first = 3 * transaction if version < 12 else 0
+            frames = [producer.frame("t", n, first + n, version, 0, 1) for n in range(3)]
+            writes.clear()
+            handled.clear()
+            answers = responses_in(await served.client.receive(b"".join(frames)), version)
+            offset = 1 + 4 * transaction
+            assert [[each.base_offset for each in about] for about in answers] == [
+                [offset + n] * 2 for n in range(3)
+            ]
+            assert not handled
+            assert sorted(writes)[-2:] == [3, 3]
+            await producer.commit(end_version)
+            shard = served.running.node.partitions.open_shard("t", 1)
+            assert shard is not None
+            assert shard.partition.last_stable_offset == offset + 4
+
+    serve(tmp_path, scenario)
+
+
+def test_a_partition_that_is_not_in_the_transaction_is_refused_and_the_others_appended(
+    tmp_path: Path, handled: list[int]
+) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        await served.produce(produce("t", 0, partition=1))
+        producer = TransactionalProducer(served)
+        await producer.become()
+        await producer.add("t", 1)
+        handled.clear()
+        frames = [producer.frame("t", 1, 0, 11, 1), producer.frame("t", 2, 0, 11, 0)]
+        (inside,), (outside,) = responses_in(await served.client.receive(b"".join(frames)), 11)
+        assert (inside.error_code, inside.base_offset) == (ErrorCode.NONE, 1)
+        assert outside.error_code == ErrorCode.TRANSACTION_ABORTABLE
+        assert (served.end_offset("t", 0), served.end_offset("t", 1)) == (1, 2)
+        assert len(handled) == 1
+
+    serve(tmp_path, scenario)
+
+
+def test_a_fenced_producer_writes_nothing_although_its_epoch_is_the_newest_in_the_partition(
+    tmp_path: Path,
+) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        producer = TransactionalProducer(served)
+        await producer.become()
+        successor = TransactionalProducer(served)
+        await successor.become()
+        frame = producer.frame("t", 1, 0, 12, 0)
+        ((answer,),) = responses_in(await served.client.receive(frame), 12)
+        assert answer.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert served.end_offset("t") == 1
+
+    serve(tmp_path, scenario)
+
+
+def test_a_full_disk_leaves_no_transaction_open_on_the_partition(tmp_path: Path) -> None:
+    async def scenario(served: Served) -> None:
+        await served.create("t")
+        producer = TransactionalProducer(served)
+        await producer.become()
+        await producer.add("t", 0)
+        with served.faults.fill_disk():
+            frame = producer.frame("t", 1, 0, 11, 0)
+            ((answer,),) = responses_in(await served.client.receive(frame), 11)
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        shard = served.running.node.partitions.open_shard("t", 0)
+        assert shard is not None
+        assert not shard.partition.producers.has_open
+        ((answer,),) = responses_in(await served.client.receive(frame), 11)
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1)
+
+    serve(tmp_path, scenario)

@@ -84,9 +84,9 @@ def test_the_dirty_share_decides_unless_it_is_overdue() -> None:
 
 
 def test_records_without_a_timestamp_are_never_overdue() -> None:
-    assert is_overdue([6999], NOW_MS, 3000)
-    assert not is_overdue([7000, -1, 0], NOW_MS, 3000)
-    assert not is_overdue([], NOW_MS, 3000)
+    assert is_overdue(6999, NOW_MS, 3000)
+    for timestamp_ms in (7000, -1, 0):
+        assert not is_overdue(timestamp_ms, NOW_MS, 3000)
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 120))

@@ -241,10 +241,10 @@ def replays_forget_what_is_open(patch: pytest.MonkeyPatch) -> None:
 def deleted_topics_are_waited_for(patch: pytest.MonkeyPatch) -> None:
     original = MarkerSender._leaders
 
-    def leaders(sender: Any, errand: Any) -> Any:
-        topics = sender._node.cluster.catalog.topics
+    def leaders(sender: Any, errand: Any, known: Any) -> Any:
+        topics = sender._cluster.catalog.topics
         there = tuple(one for one in errand.partitions if one.topic in topics)
-        return original(sender, errand._replace(partitions=there))
+        return original(sender, errand._replace(partitions=there), known)
 
     patch.setattr(MarkerSender, "_leaders", leaders)
 

@@ -1,23 +1,32 @@
-"""The memory engine as a remote one would behave: every change takes its time, and is a future until then."""
+"""Engines as a remote one would behave: every change takes its time, and so does every read.
+
+`LateStore` is the memory engine whose changes are futures; `LateReadStore` is any engine whose reads are pending at
+first.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any, Final, TypeVar, cast
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import (
+    BatchEntry,
     Buffer,
     Clock,
     Extent,
+    LogStore,
     PartitionLog,
     PartitionRef,
+    ReadPendingError,
     Replacement,
     SaveTime,
     Snapshot,
     StorageError,
+    StorageUnavailableError,
 )
 from ottla.storage.memory import MemoryLog, MemoryStore
 
@@ -113,3 +122,102 @@ class LateReplacement:
 
     def commit(self) -> asyncio.Future[bool]:
         return self._store.later(lambda: cast(bool, self._inner.commit()))
+
+
+READ_SECONDS: Final = 0.002
+KEPT_SECONDS: Final = 5.0
+
+
+class LateReads:
+    """The reads of an engine that has nothing in memory: each is pending first, and answered once when it was fetched.
+
+    They are fetched when `fetch` is called; with `by_itself`, after READ_SECONDS.
+    """
+
+    def __init__(self, *, by_itself: bool = False) -> None:
+        self._by_itself = by_itself
+        self.pending: dict[tuple[Any, ...], asyncio.Future[None]] = {}
+        self._fetched: dict[tuple[Any, ...], asyncio.TimerHandle] = {}
+        self.is_unavailable = False
+        """Whether the data cannot be got now."""
+
+    def read(self, key: tuple[Any, ...], read: Callable[[], T]) -> T:
+        """The result of a read whose data is there; a read counts as the same if its key is."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return read()
+        kept = self._fetched.pop(key, None)
+        if kept is not None:
+            kept.cancel()
+            if self.is_unavailable:
+                raise StorageUnavailableError("the test has taken the store away")
+            return read()
+        done = self.pending.get(key)
+        if done is None:
+            done = self.pending[key] = loop.create_future()
+            if self._by_itself:
+                loop.call_later(READ_SECONDS, self.fetch, key)
+        raise ReadPendingError(f"{key} is not in memory", done)
+
+    def fetch(self, key: tuple[Any, ...] | None = None) -> None:
+        """Fetches what a read waits for; the oldest one if none is named."""
+        if key is None:
+            key = next(iter(self.pending))
+        self.pending.pop(key).set_result(None)
+        loop = asyncio.get_running_loop()
+        self._fetched[key] = loop.call_later(KEPT_SECONDS, self._fetched.pop, key)
+
+
+class LateReadStore:
+    """Implements LogStore over another one."""
+
+    def __init__(self, inner: LogStore, reads: LateReads) -> None:
+        self.inner = inner
+        self.reads = reads
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def claim(self, ref: PartitionRef, config: TopicConfig) -> PartitionLog:
+        return cast(PartitionLog, LateReadLog(self.inner.claim(ref, config), self.reads))
+
+    def trim_all(self, starts: Mapping[PartitionLog, int]) -> Any:
+        return self.inner.trim_all(
+            {cast(LateReadLog, log).inner: start for log, start in starts.items()}
+        )
+
+
+class LateReadLog:
+    """Implements PartitionLog over another one."""
+
+    def __init__(self, inner: PartitionLog, reads: LateReads) -> None:
+        self.inner = inner
+        self._reads = reads
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def _late(self, name: str, place: Any, read: Callable[[], T]) -> T:
+        if not self.inner.is_open:
+            return read()
+        return self._reads.read((name, self.inner.ref, place), read)
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+        read = partial(self.inner.read, offset, max_bytes, end_offset)
+        return self._late("read", offset, read)
+
+    def scan(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+        read = partial(self.inner.scan, offset, max_bytes, end_offset)
+        return self._late("scan", offset, read)
+
+    def headers(self, offset: int, end_offset: int, max_cost: int) -> Sequence[BatchEntry]:
+        read = partial(self.inner.headers, offset, end_offset, max_cost)
+        return self._late("headers", offset, read)
+
+    def batch_at_timestamp(self, timestamp_ms: int, offset: int) -> Buffer | None:
+        read = partial(self.inner.batch_at_timestamp, timestamp_ms, offset)
+        return self._late("at timestamp", (timestamp_ms, offset), read)
+
+    def batch_of_max_timestamp(self) -> Buffer | None:
+        return self._late("max timestamp", None, self.inner.batch_of_max_timestamp)

@@ -114,9 +114,9 @@ def cleanable(
     )
 
 
-def is_overdue(first_timestamps_ms: Iterable[int], now_ms: int, max_lag_ms: int) -> bool:
+def is_overdue(first_timestamp_ms: int, now_ms: int, max_lag_ms: int) -> bool:
     """Whether a dirty segment began too long ago, by the timestamp of its first batch."""
-    return any(0 < timestamp < now_ms - max_lag_ms for timestamp in first_timestamps_ms)
+    return 0 < first_timestamp_ms < now_ms - max_lag_ms
 
 
 def group_segments(

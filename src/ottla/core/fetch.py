@@ -41,9 +41,13 @@ def fetch_limits(
     return FetchLimits(most, min(min_bytes, most), max_wait_ms, isolation_level)
 
 
-def must_wait(limits: FetchLimits, size_bytes: int) -> bool:
-    """Whether a fetch that has read this much, and met no error, waits for more."""
-    return size_bytes < limits.min_bytes and limits.max_wait_ms > 0
+def must_wait(limits: FetchLimits, size_bytes: int, is_pending: bool = False) -> bool:
+    """Whether a fetch that has read this much, and met no error, waits for more.
+
+    It waits for records that the engine has to fetch as long as it has no others, whatever `min_bytes` is.
+    """
+    least_bytes = 1 if is_pending and limits.min_bytes < 1 else limits.min_bytes
+    return size_bytes < least_bytes and limits.max_wait_ms > 0
 
 
 class Read(NamedTuple):

@@ -13,6 +13,7 @@ from ottla.core.producer_state import (
     NO_SEQUENCE,
     AlreadyAppended,
     Append,
+    AppendIfConfirmed,
     EndedTransaction,
     ProducerBatch,
     ProducerStates,
@@ -22,7 +23,7 @@ from ottla.core.producer_state import (
 )
 from ottla.errors import ErrorCode
 from ottla.records.batch import TRANSACTIONAL_BIT, BatchHeader
-from ottla.records.control import MarkerType, marker_of
+from ottla.records.control import EndTxnMarker, MarkerType, marker_of
 
 Buffer = bytes | bytearray | memoryview
 
@@ -71,13 +72,13 @@ class Partition:
         """Decides about a client's batch; the first one of a transaction needs a confirmed `verification`."""
         if header.producer_id <= NO_PRODUCER_ID:
             return APPEND
-        return self.decide_producer_batch(producer_batch(header), verification)
+        return self.producers.decide(producer_batch(header), verification)
 
-    def decide_producer_batch(
-        self, batch: ProducerBatch, verification: Verification | None = None
-    ) -> Append | AlreadyAppended | Refused:
-        """As `decide_append`, for a batch of which only what it says of its producer is needed."""
-        return self.producers.decide(batch, verification)
+    def decide_at_once(
+        self, batch: ProducerBatch, version: int
+    ) -> Append | AppendIfConfirmed | AlreadyAppended | Refused:
+        """As `decide_append`, for a caller that can ask the coordinator before anything else happens."""
+        return self.producers.decide_at_once(batch, version)
 
     def verification_for(
         self, header: BatchHeader, version: int
@@ -114,8 +115,21 @@ class Partition:
             self.producers.apply_batch(producer_batch(header), base_offset, last_offset, now_ms)
             return None
         marker = marker_of(data, header)
-        if marker is None:
-            return None
+        return None if marker is None else self.apply_marker(header, marker, base_offset, now_ms)
+
+    def apply_decided(
+        self, producer: ProducerBatch | None, base_offset: int, last_offset: int, now_ms: int
+    ) -> None:
+        """As `apply`, for a client's batch, of which the caller knows what it says of its producer."""
+        self.end_offset = last_offset + 1
+        if producer is not None:
+            self.producers.apply_batch(producer, base_offset, last_offset, now_ms)
+
+    def apply_marker(
+        self, header: BatchHeader, marker: EndTxnMarker, base_offset: int, now_ms: int
+    ) -> EndedTransaction | None:
+        """As `apply`, for the batch of a marker that the caller knows."""
+        self.end_offset = base_offset + header.last_offset_delta + 1
         ended = self.producers.apply_marker(
             header.producer_id,
             header.producer_epoch,

@@ -79,6 +79,16 @@ class VerificationNotNeeded:
 VERIFICATION_NOT_NEEDED: Final = VerificationNotNeeded()
 
 
+@final
+class AppendIfConfirmed:
+    """The batch may be appended if the coordinator confirms its transaction before anything else happens here."""
+
+    __slots__ = ()
+
+
+APPEND_IF_CONFIRMED: Final = AppendIfConfirmed()
+
+
 class ProducerBatch(NamedTuple):
     """The fields of a batch about its producer."""
 
@@ -213,6 +223,28 @@ def _decide_unexpected(producer: ProducerEntry, batch: ProducerBatch) -> Already
     return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
+def _check_open_transaction(producer: ProducerEntry, batch: ProducerBatch) -> Refused | None:
+    """Readers skip aborted records by producer id: two transactions of one must not overlap."""
+    same_epoch = producer.epoch == batch.producer_epoch
+    return None if same_epoch else Refused(ErrorCode.INVALID_TXN_STATE)
+
+
+def _check_first(
+    producer: ProducerEntry | None, batch: ProducerBatch, lowest_sequence: int, version: int
+) -> Refused | None:
+    """The first batch of a transaction that was confirmed, on a partition that may not know its producer.
+
+    The producer is a new one if every transaction has an epoch of its own. If not, any sequence may be its next one,
+    but none above the lowest that waits for its confirmation.
+    """
+    if producer is not None:
+        return None
+    is_new = version >= EPOCH_PER_TRANSACTION
+    if batch.first_sequence > (0 if is_new else lowest_sequence):
+        return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    return None
+
+
 class ProducerStates:
     """All producers of a partition."""
 
@@ -273,26 +305,38 @@ class ProducerStates:
             return decision
         return self._check_transaction(batch, verification) or APPEND
 
+    def decide_at_once(
+        self, batch: ProducerBatch, version: int
+    ) -> Append | AppendIfConfirmed | AlreadyAppended | Refused:
+        """As `decide`, for a caller that can have the first batch of a transaction confirmed before it goes on.
+
+        No marker comes in between, so no `Verification` has to be remembered.
+        """
+        decision = self._decide_by_sequence(batch)
+        if decision is not APPEND or not batch.is_transactional:
+            return decision
+        producer = self._producers.get(batch.producer_id)
+        if producer is not None and producer.transaction_first_offset != NO_OFFSET:
+            return _check_open_transaction(producer, batch) or APPEND
+        lowest_sequence = batch.first_sequence
+        if batch.producer_id in self._verifications:
+            known = self._verifications[batch.producer_id].get(batch.producer_epoch)
+            if known is not None:
+                lowest_sequence = min(lowest_sequence, known.lowest_sequence)
+        refused = _check_first(producer, batch, lowest_sequence, version)
+        return APPEND_IF_CONFIRMED if refused is None else refused
+
     def _check_transaction(
         self, batch: ProducerBatch, verification: Verification | None
     ) -> Refused | None:
         """The first batch of a transaction may be appended only with the coordinator's confirmation."""
         producer = self._producers.get(batch.producer_id)
         if producer is not None and producer.transaction_first_offset != NO_OFFSET:
-            # Readers skip aborted records by producer id: two transactions of one must not overlap.
-            same_epoch = producer.epoch == batch.producer_epoch
-            return None if same_epoch else Refused(ErrorCode.INVALID_TXN_STATE)
+            return _check_open_transaction(producer, batch)
         known = self._verifications.get(batch.producer_id, {}).get(batch.producer_epoch)
         if known is None or known is not verification:
             return Refused(ErrorCode.INVALID_TXN_STATE)
-        if producer is not None:
-            return None
-        # The partition does not know the producer. It is a new one if every transaction has an epoch of its own. If
-        # not, any sequence may be its next one, but none above the lowest that waits for its confirmation.
-        is_new = known.version >= EPOCH_PER_TRANSACTION
-        if batch.first_sequence > (0 if is_new else known.lowest_sequence):
-            return Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-        return None
+        return _check_first(producer, batch, known.lowest_sequence, known.version)
 
     def _decide_by_sequence(self, batch: ProducerBatch) -> Append | AlreadyAppended | Refused:
         producer = self._producers.get(batch.producer_id)

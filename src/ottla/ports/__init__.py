@@ -1,12 +1,12 @@
 """The interfaces that the broker needs: time, identifiers, and a storage engine.
 
 An engine knows nothing of Kafka's semantics. It stores record batches under offsets that the caller chose, returns
-them, deletes them from the front, and keeps a small catalog of JSON values. One module per job; `engine` joins
-them. `tests/storage_contract` tests every rule for every engine.
+them, deletes them from the front, and keeps a small catalog of JSON values. One module per job; `engine` joins them.
+`tests/storage_contract` tests every rule.
 
 Methods that change stored data check that the claim lasts, and raise FencedError if another claim has followed.
 Where they return `Future | None`, None says that the change is durable; a future is done when it is, and fails with
-a StorageError if it is not known to be.
+a StorageError if it is not known to be. Reads may raise ReadPendingError.
 """
 
 from ottla.core.leader_epochs import EpochStart
@@ -19,8 +19,10 @@ from ottla.ports.errors import (
     ClaimPendingError,
     DamagedError,
     FencedError,
+    ReadPendingError,
     StorageError,
     StorageFullError,
+    StorageUnavailableError,
 )
 from ottla.ports.inspection import LogDir, UnclaimedLog
 from ottla.ports.log import BatchEntry, Buffer, Extent, PartitionRef
@@ -45,12 +47,14 @@ __all__ = [
     "LogStore",
     "PartitionLog",
     "PartitionRef",
+    "ReadPendingError",
     "Replacement",
     "SaveTime",
     "SegmentInfo",
     "Snapshot",
     "StorageError",
     "StorageFullError",
+    "StorageUnavailableError",
     "UnclaimedLog",
     "monotonic_ms",
 ]

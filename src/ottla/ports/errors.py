@@ -35,6 +35,24 @@ class ClaimPendingError(StorageError):
         self.done = done
 
 
+class StorageUnavailableError(StorageError):
+    """The store cannot be reached now. Nothing has changed, the claim lasts, and a later call may succeed."""
+
+
+class ReadPendingError(StorageUnavailableError):
+    """A read needs data that is not in memory; it can be made again when `done` is.
+
+    Raised only inside a running loop, by `read`, `scan`, `headers`, `batch_at_timestamp` and `batch_of_max_timestamp`.
+    In a bounded time `done` is done, always without an error: the call can be answered then, or is known to fail, which
+    the next call says. The engine keeps what it has fetched for some seconds, so that a caller finds it who makes the
+    call again, also with a higher `end_offset` or another size.
+    """
+
+    def __init__(self, text: str, done: asyncio.Future[None]) -> None:
+        super().__init__(text)
+        self.done = done
+
+
 class FencedError(StorageError):
     """The partition was claimed again, or deleted, since this claim."""
 

@@ -6,12 +6,24 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from ottla.ports.errors import ReadPendingError
+
 T = TypeVar("T")
 
 
 async def settled(outcome: asyncio.Future[T] | T) -> T:
     """The result of an engine's call, once it is there."""
     return await outcome if isinstance(outcome, asyncio.Future) else outcome
+
+
+async def when_read(read: Callable[[], T]) -> T:
+    """The result of an engine's read, which is made again when the engine has fetched what it needs."""
+    while True:
+        try:
+            return read()
+        except ReadPendingError as pending:
+            done = pending.done
+        await asyncio.wait([done])
 
 
 def after(

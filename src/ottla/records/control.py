@@ -12,6 +12,7 @@ from ottla.records.batch import (
     BatchHeader,
     build_batch,
     read_batch,
+    read_header,
 )
 from ottla.records.compression import Codec
 from ottla.records.errors import CorruptRecordsError
@@ -23,7 +24,7 @@ _VALUE: Final = struct.Struct(">hi")
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 0
 _MARKER_FLAGS: Final = BatchFlag.TRANSACTIONAL | BatchFlag.CONTROL
-MARKERS_KEPT: Final = 16
+MARKERS_KEPT: Final = 64
 # A record of a marker has 17 bytes.
 LARGEST_KEPT_RECORD_BYTES: Final = 64
 
@@ -107,8 +108,35 @@ def _marker_of_record(data: bytes) -> EndTxnMarker | None:
     return parse_marker(record)
 
 
+class MarkerBatch(NamedTuple):
+    """The batch of a marker without its offset, and what a reader of it would find."""
+
+    data: bytes
+    header: BatchHeader
+    marker: EndTxnMarker
+
+
 # The markers of a transaction are the same on all of its partitions.
 @lru_cache(maxsize=MARKERS_KEPT)
+def marker_batch(
+    is_abort: bool,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+) -> MarkerBatch:
+    """The batch that ends a producer's transaction on its partitions."""
+    marker_type = MarkerType.ABORT if is_abort else MarkerType.COMMIT
+    data = build_marker_batch(
+        marker_type,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+        timestamp_ms=timestamp_ms,
+    )
+    return MarkerBatch(data, read_header(data, 0), EndTxnMarker(marker_type, coordinator_epoch))
+
+
 def build_marker_batch(
     marker_type: MarkerType,
     *,

@@ -25,6 +25,7 @@ from ottla.broker.requests.request import (
     MadeWhenSent,
     NoReply,
     RequestContext,
+    made,
 )
 from ottla.broker.requests.response_errors import error_counter_of
 from ottla.core.produce import ACKS_NONE
@@ -273,7 +274,7 @@ async def _response_of(settled: Any) -> Any:
         settled = await settled
     if isinstance(settled, Detached):
         settled = await settled.coroutine
-    return settled.make() if isinstance(settled, MadeWhenSent) else settled
+    return await made(settled) if isinstance(settled, MadeWhenSent) else settled
 
 
 def _names_in(node: Node, api: str, request: Any) -> Names:

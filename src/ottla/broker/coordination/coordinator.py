@@ -147,7 +147,7 @@ class Coordinator(Generic[M]):
         self._unsettled: deque[Unsettled] = deque()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
-        self._loading: Iterator[int] | None = replay_log(
+        self._loading: Iterator[int | asyncio.Future[None]] | None = replay_log(
             shard, machine, settings.codec, settings.read_bytes
         )
         shard.waiters[self] = None
@@ -157,6 +157,11 @@ class Coordinator(Generic[M]):
     def epoch(self) -> int:
         """The epoch of the coordinator is that of its partition's leader."""
         return self.shard.partition.leader_epoch
+
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether a question would be answered by the call that asks it: nothing before it waits to be durable."""
+        return self.is_loaded and not self.is_gone and not self._unsettled
 
     # Requests.
 
@@ -394,6 +399,9 @@ class Coordinator(Generic[M]):
         done = 0
         try:
             for record_count in self._loading:
+                if not isinstance(record_count, int):
+                    record_count.add_done_callback(lambda _: self._load_slice())
+                    return
                 done += record_count
                 if done >= SLICE_RECORDS:
                     self._loop.call_soon(self._load_slice)

@@ -233,6 +233,13 @@ class Coordinators(Generic[M]):
         """The coordinator of a partition, if it was made already."""
         return self._loaded.get(partition)
 
+    def loaded_for(self, key: str) -> Coordinator[M] | None:
+        """The coordinator of a group or transactional id, if it was made already."""
+        topic = self.topic
+        if topic is None:
+            return None
+        return self._loaded.get(coordinator_partition(key, topic.partition_count))
+
     def machines(self) -> list[M]:
         """The machines of all loaded coordinators."""
         return [loaded.machine for loaded in self._loaded.values() if loaded.is_loaded]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any, Final, NamedTuple, Protocol
@@ -9,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.partitions.shard import Shard
 from ottla.core.turn import AppliedEvent, ProducerIdentity, Turn
-from ottla.ports import DamagedError
+from ottla.ports import DamagedError, ReadPendingError
 from ottla.records.batch import (
     BatchFlag,
     BatchHeader,
@@ -182,12 +183,18 @@ class OpenBatch:
 # Replaying.
 
 
-def replay_log(shard: Shard, machine: Machine, codec: EventCodec, read_bytes: int) -> Iterator[int]:
-    """Applies the whole log, a batch at a time; yields the number of records of each batch."""
+def replay_log(
+    shard: Shard, machine: Machine, codec: EventCodec, read_bytes: int
+) -> Iterator[int | asyncio.Future[None]]:
+    """Applies the whole log, a batch at a time; yields the number of records of each batch, and what to wait for."""
     partition = shard.partition
     offset = partition.start_offset
     while offset < partition.end_offset:
-        chunk = shard.read(offset, read_bytes, partition.end_offset)
+        try:
+            chunk = shard.read(offset, read_bytes, partition.end_offset)
+        except ReadPendingError as pending:
+            yield pending.done
+            continue
         if not chunk:
             return
         view = memoryview(chunk)

@@ -20,6 +20,7 @@ from ottla.events import EventLog
 from ottla.model import NO_LEADER, TopicPartition
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
+    WritableTxnMarkerResult,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
@@ -78,10 +79,12 @@ class MarkerSender:
         """Sends the queued markers, grouped by leader; many of them in several turns of the loop."""
         self._sends_soon = False
         by_leader: dict[int, list[Errand]] = {}
+        # Transactions that end together have partitions in common.
+        known: dict[TopicPartition, int | None] = {}
         for errand in self._next_errands():
             if errand.coordinator.is_gone:
                 continue  # the next coordinator begins again
-            for leader, partitions in self._leaders(errand).items():
+            for leader, partitions in self._leaders(errand, known).items():
                 part = errand._replace(partitions=tuple(partitions))
                 by_leader.setdefault(leader, []).append(part)
         if self._queue:
@@ -102,23 +105,36 @@ class MarkerSender:
             errands.append(self._queue.popleft())
         return errands
 
-    def _leaders(self, errand: Errand) -> dict[int, list[TopicPartition]]:
-        catalog = self._cluster.catalog
+    def _leaders(
+        self, errand: Errand, known: dict[TopicPartition, int | None]
+    ) -> dict[int, list[TopicPartition]]:
+        """The partitions by their leaders; `known` has leaders that were looked up, None for deleted partitions."""
         found: dict[int, list[TopicPartition]] = {}
         gone = []
         for partition in errand.partitions:
-            topic = catalog.topics.get(partition.topic)
-            if topic is None or partition.partition >= topic.partition_count:
+            try:
+                leader = known[partition]
+            except KeyError:
+                leader = known[partition] = self._leader_of(partition)
+            if leader is None:
                 gone.append(partition)
+            elif leader in found:
+                found[leader].append(partition)
             else:
-                leader = self._cluster.leader_of(topic, partition.partition)
-                found.setdefault(leader, []).append(partition)
+                found[leader] = [partition]
         if gone:
             # The topic was deleted, and the open transaction in it as well. That is certain: this catalog had the
             # topic when the partition was added (`refuse_partitions`), or is a later one, and never goes back. A
             # leader that answers UNKNOWN_TOPIC_OR_PARTITION proves nothing: it may not know a new topic yet.
             self._done(errand, gone)
         return found
+
+    def _leader_of(self, partition: TopicPartition) -> int | None:
+        """The leader of a partition, or NO_LEADER; None if the partition was deleted."""
+        topic = self._cluster.catalog.topics.get(partition.topic)
+        if topic is None or partition.partition >= topic.partition_count:
+            return None
+        return self._cluster.leader_of(topic, partition.partition)
 
     def _call(self, leader: int, errands: list[Errand]) -> None:
         request = WriteTxnMarkersRequest(markers=[_marker(errand) for errand in errands])
@@ -142,6 +158,9 @@ class MarkerSender:
             return
         reach(CrashPoint.AFTER_MARKERS_ANSWERED)
         for errand, result in zip(errands, answer.markers, strict=True):
+            if _are_all_written(errand, result):
+                self._done(errand, errand.partitions)
+                continue
             errors = {
                 TopicPartition(topic.name, partition.partition_index): partition.error_code
                 for topic in result.topics
@@ -188,6 +207,17 @@ class MarkerSender:
         for errand in errands:
             longer = min(2 * errand.wait_seconds, LAST_RETRY_SECONDS)
             loop.call_later(errand.wait_seconds, self._add, errand._replace(wait_seconds=longer))
+
+
+def _are_all_written(errand: Errand, result: WritableTxnMarkerResult) -> bool:
+    """Whether every partition has its marker, which is the usual answer."""
+    written = 0
+    for topic in result.topics:
+        for partition in topic.partitions:
+            if partition.error_code != ErrorCode.NONE:
+                return False
+        written += len(topic.partitions)
+    return written == len(errand.partitions)
 
 
 def _marker(errand: Errand) -> WritableTxnMarker:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from ottla.broker.cluster import Cluster
-from ottla.broker.coordination.coordinator import Coordinator, Parked, When
+from ottla.broker.coordination.coordinator import PARKED, Coordinator, Parked, When
 from ottla.broker.coordination.coordinators import Coordinators, Kind
 from ottla.broker.coordination.machine_log import EventCodec
 from ottla.broker.crashpoints import CrashPoint
@@ -107,6 +107,20 @@ def ask_transaction(
     if isinstance(coordinator, Refused):
         return respond(coordinator)
     return coordinator.ask(decide, respond, when)
+
+
+def decide_after_end(
+    transactional_id: str, decide: Callable[[TransactionMachine, Turn], T]
+) -> Callable[[TransactionMachine, Turn, Ticket], T | Parked]:
+    """The decision about a request that begins something new, and waits a moment for what ends (ADR 0073)."""
+
+    def decide_or_wait(machine: TransactionMachine, turn: Turn, ticket: Ticket) -> T | Parked:
+        waits = machine.waits_for_end(
+            turn, ticket, transactional_id, lambda later: decide(machine, later)
+        )
+        return PARKED if waits else decide(machine, turn)
+
+    return decide_or_wait
 
 
 # Adding partitions to a transaction: all of them, or none.

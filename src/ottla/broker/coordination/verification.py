@@ -43,15 +43,50 @@ def confirm(
 
     Clients of transaction version 2 do not register their partitions: the question adds them to the transaction.
     """
-    coordinator = _coordinator(node, transactional_id)
-    if coordinator is None:
-        return dict.fromkeys(partitions, NOT_AVAILABLE)
-    request = _request(transactional_id, producer, partitions, version)
-    reach(CrashPoint.BEFORE_VERIFICATION)
-    answer = node.cluster.peers.call(node.node_id, coordinator, request, VERSION)
+    answer = _ask(node, transactional_id, producer, partitions, version)
     if isinstance(answer, asyncio.Future):
         return partial(_confirmed_later, answer, partitions)
     return _confirmed(answer, partitions)
+
+
+def _ask(
+    node: Node,
+    transactional_id: str,
+    producer: ProducerIdentity,
+    partitions: Sequence[TopicPartition],
+    version: int,
+) -> Answer | asyncio.Future[Answer] | None:
+    """The coordinator's answer; None if there is no coordinator now."""
+    coordinator = _coordinator(node, transactional_id)
+    if coordinator is None:
+        return None
+    request = _request(transactional_id, producer, partitions, version)
+    reach(CrashPoint.BEFORE_VERIFICATION)
+    answer: Answer | asyncio.Future[Answer] = node.cluster.peers.call(
+        node.node_id, coordinator, request, VERSION
+    )
+    return answer
+
+
+def confirms_at_once(
+    node: Node,
+    transactional_id: str,
+    producer: ProducerIdentity,
+    partitions: Sequence[TopicPartition],
+    version: int,
+) -> bool:
+    """Asks a coordinator that can answer now whether all partitions belong to the transaction; False if it cannot."""
+    coordinator = node.transactions.loaded_for(transactional_id)
+    if coordinator is None or not coordinator.answers_at_once:
+        return False
+    if coordinator.machine.is_ending(transactional_id):
+        return False  # the question would wait for that
+    answer = _ask(node, transactional_id, producer, partitions, version)
+    # An answer that comes later is of no use here, as the caller asks again then.
+    if not isinstance(answer, AddPartitionsToTxnResponse):
+        return False
+    reach(CrashPoint.AFTER_VERIFICATION)
+    return _confirms_all(answer, partitions)
 
 
 async def _confirmed_later(
@@ -60,7 +95,22 @@ async def _confirmed_later(
     return _confirmed(await answer, partitions)
 
 
-def _confirmed(answer: Answer, partitions: Sequence[TopicPartition]) -> Confirmations:
+def _confirms_all(answer: AddPartitionsToTxnResponse, partitions: Sequence[TopicPartition]) -> bool:
+    if answer.error_code != ErrorCode.NONE:
+        return False
+    count = 0
+    for transaction in answer.results_by_transaction:
+        for topic in transaction.topic_results:
+            for one in topic.results_by_partition:
+                if one.partition_error_code != ErrorCode.NONE:
+                    return False
+            count += len(topic.results_by_partition)
+    return count == len(partitions)
+
+
+def _confirmed(answer: Answer | None, partitions: Sequence[TopicPartition]) -> Confirmations:
+    if answer is None:
+        return dict.fromkeys(partitions, NOT_AVAILABLE)
     reach(CrashPoint.AFTER_VERIFICATION)
     if isinstance(answer, UnreachableError):
         return dict.fromkeys(partitions, NOT_AVAILABLE)

@@ -8,7 +8,11 @@ from functools import partial
 
 from ottla.access import Operation
 from ottla.broker.coordination.coordinator import Coordinator
-from ottla.broker.coordination.transactions import fenced_before, find_transaction
+from ottla.broker.coordination.transactions import (
+    decide_after_end,
+    fenced_before,
+    find_transaction,
+)
 from ottla.broker.node import Node
 from ottla.broker.requests.api import serve
 from ottla.broker.requests.gather_responses import NowOrLater
@@ -66,8 +70,11 @@ def _add(
         return respond(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     return coordinator.ask(
-        lambda machine, turn, _: machine.add_partitions(
-            turn, request.transactional_id, producer, [partition], VERSION_1
+        decide_after_end(
+            request.transactional_id,
+            lambda machine, turn: machine.add_partitions(
+                turn, request.transactional_id, producer, [partition], VERSION_1
+            ),
         ),
         respond,
     )

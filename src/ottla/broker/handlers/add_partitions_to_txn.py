@@ -9,6 +9,7 @@ from functools import partial
 from ottla.access import Operation
 from ottla.broker.coordination.coordinator import When
 from ottla.broker.coordination.transactions import (
+    decide_after_end,
     fenced_before,
     find_transaction,
     refuse_partitions,
@@ -131,8 +132,11 @@ def _answer(
             When.NOW,
         )
     return coordinator.ask(
-        lambda machine, turn, _: machine.add_partitions(
-            turn, transactional_id, producer, partitions, version
+        decide_after_end(
+            transactional_id,
+            lambda machine, turn: machine.add_partitions(
+                turn, transactional_id, producer, partitions, version
+            ),
         ),
         respond,
         When.NOW,

@@ -13,13 +13,19 @@ from ottla.broker.partitions.fetch_read import (
     PARTITIONS_PER_STEP,
     Fetched,
     FetchRead,
-    park,
+    FetchWait,
     read_all,
     read_in_steps,
     steps_of,
 )
 from ottla.broker.requests.api import serve
-from ottla.broker.requests.request import Detached, MadeWhenSent, Reply, RequestContext
+from ottla.broker.requests.request import (
+    Detached,
+    MadeWhenSent,
+    NotMadeError,
+    Reply,
+    RequestContext,
+)
 from ottla.broker.security.authorization import refuse_cluster, refuse_topic
 from ottla.broker.security.caller import Caller
 from ottla.core.fetch import (
@@ -85,7 +91,9 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> Reply[
     read = read_all(node, opened, limits)
     if not _waits(read, opened, limits):
         return respond(read)
-    parked = park(node, opened, limits, limits.min_bytes - read.size_bytes)
+    wait = FetchWait(node, opened, limits, limits.min_bytes - read.size_bytes)
+    if read.pending:
+        wait.parked.wait_for(read.pending)
     acls = node.cluster.catalog.acls
     acl_version = acls.version
 
@@ -93,9 +101,12 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> Reply[
         if acls.version != acl_version and not node.authorizer.is_open:
             # The client may have lost the right while it waited.
             _deny_unreadable(node, opened, context.caller, replica_id)
-        return respond(read_all(node, opened, limits))
+        late = read_all(node, opened, limits)
+        if wait.goes_on(late):
+            raise NotMadeError(wait.parked.over)
+        return respond(late)
 
-    return _after(parked.over, respond_late)
+    return _after(wait.parked.over, respond_late)
 
 
 async def _handle_many(
@@ -123,17 +134,21 @@ async def _fetch_many(
     acl_version = acls.version
     if not node.authorizer.is_open:
         await share.run(_deny_in_steps(node, opened, context.caller, replica_id))
-    parked = park(node, opened, limits, limits.min_bytes)
+    wait = FetchWait(node, opened, limits, limits.min_bytes)
     try:
         read = await share.run(read_in_steps(node, opened, limits))
-        if _waits(read, opened, limits):
-            parked.has_read(read.size_bytes)
-            await parked.over
+        is_to_wait = _waits(read, opened, limits)
+        if is_to_wait:
+            wait.parked.has_read(read.size_bytes)
+            wait.parked.wait_for(read.pending)
+        while is_to_wait:
+            await wait.parked.over
             if acls.version != acl_version and not node.authorizer.is_open:
                 await share.run(_deny_in_steps(node, opened, context.caller, replica_id))
             read = await share.run(read_in_steps(node, opened, limits))
+            is_to_wait = wait.goes_on(read)
     finally:
-        parked.over.cancel()
+        wait.parked.over.cancel()
     told = _told(read) if context.meter is not None else []
     builder = _ResponseBuilder(node, opened, context, limits)
     await share.run(_add_in_steps(builder, read))
@@ -198,7 +213,11 @@ def _limits(node: Node, request: FetchRequest, context: RequestContext) -> Fetch
 
 
 def _waits(read: FetchRead, opened: FetchContext, limits: FetchLimits) -> bool:
-    return not read.is_final and bool(opened.targets) and must_wait(limits, read.size_bytes)
+    return (
+        not read.is_final
+        and bool(opened.targets)
+        and must_wait(limits, read.size_bytes, bool(read.pending))
+    )
 
 
 def _add_targets(

@@ -7,6 +7,7 @@ from functools import partial
 from ottla.access import Operation
 from ottla.broker.coordination.transactions import (
     ask_transaction,
+    decide_after_end,
     fenced_before,
 )
 from ottla.broker.node import Node
@@ -42,7 +43,7 @@ def handle(
     return ask_transaction(
         node.transactions,
         request.transactional_id,
-        lambda machine, turn, _: machine.init(turn, init),
+        decide_after_end(request.transactional_id, lambda machine, turn: machine.init(turn, init)),
         respond,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Coroutine, Generator, Sequence
@@ -27,7 +28,7 @@ from ottla.core.offset_lookup import (
 )
 from ottla.core.outcomes import TakesLong
 from ottla.errors import ErrorCode
-from ottla.ports import Buffer, StorageError
+from ottla.ports import Buffer, ReadPendingError, StorageError
 from ottla.records.batch import read_header
 from ottla.records.errors import CorruptRecordsError
 from ottla.wire.messages.list_offsets import (
@@ -54,6 +55,8 @@ DIVISIONS = Divisions(
 
 # The batches that are searched before the loop serves other requests; each may take a millisecond or two.
 SEARCHES_AT_ONCE = 4
+# How long a request waits at most for batches that the engine fetches.
+MOST_WAIT_MS = 20_000
 
 
 class Search(NamedTuple):
@@ -66,43 +69,72 @@ class Search(NamedTuple):
     end_offset: int
 
 
-class LongSearch(NamedTuple):
-    """A search that a thread does, and the place of its answer in the response."""
+class Unanswered(NamedTuple):
+    """A partition whose answer needs a thread, or a batch that the engine fetches; and its place in the response."""
 
     topic: str
     asked: ListOffsetsPartition
-    search: Search
+    begun: Search | asyncio.Future[None]
     answers: list[ListOffsetsPartitionResponse]
     place: int
+
+
+class Deadline:
+    """When a request gives up to wait for the engine."""
+
+    def __init__(self, wait_ms: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._at = self._loop.time() + wait_ms / 1000
+
+    async def wait(self, done: asyncio.Future[None]) -> bool:
+        """Waits for the engine; whether it was done in time."""
+        await asyncio.wait([done], timeout=max(self._at - self._loop.time(), 0))
+        return done.done()
 
 
 def handle(
     node: Node, request: ListOffsetsRequest, context: RequestContext
 ) -> Reply[ListOffsetsResponse]:
-    long: list[LongSearch] = []
-    steps = _answer(node, request, context, long)
+    unanswered: list[Unanswered] = []
+    steps = _answer(node, request, context, unanswered)
     response = node.cluster.share.answer(steps, SEARCHES_AT_ONCE)
-    if not long and not inspect.iscoroutine(response):
+    if not unanswered and not inspect.iscoroutine(response):
         return response
-    return _finish(node, response, long)
+    return _finish(node, request, context, response, unanswered)
 
 
 async def _finish(
     node: Node,
+    request: ListOffsetsRequest,
+    context: RequestContext,
     response: ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse],
-    long: Sequence[LongSearch],
+    unanswered: Sequence[Unanswered],
 ) -> ListOffsetsResponse:
     """The response, when all searches are done."""
+    wait_ms = min(request.timeout_ms or MOST_WAIT_MS, MOST_WAIT_MS)
+    deadline = Deadline(wait_ms)
     if inspect.iscoroutine(response):
         response = await response
     assert isinstance(response, ListOffsetsResponse)
-    for one in long:
-        one.answers[one.place] = await _search_on_thread(node, one)
+    for one in unanswered:
+        found: ListOffsetsPartitionResponse | Search | asyncio.Future[None] = one.begun
+        while isinstance(found, asyncio.Future):
+            if not await deadline.wait(found):
+                found = _failed(one.asked, ErrorCode.REQUEST_TIMED_OUT)
+                break
+            await node.cluster.share.pause()
+            # Everything is decided again: the partition may have moved, or another one may have its name.
+            found = _offset(node, one.topic, one.asked, request.isolation_level, context.version)
+        if isinstance(found, Search):
+            found = await _search_on_thread(node, one, found, deadline)
+        one.answers[one.place] = found
     return response
 
 
-async def _search_on_thread(node: Node, long: LongSearch) -> ListOffsetsPartitionResponse:
-    asked, search = long.asked, long.search
+async def _search_on_thread(
+    node: Node, long: Unanswered, search: Search, deadline: Deadline
+) -> ListOffsetsPartitionResponse:
+    asked = long.asked
     while True:
         try:
             found = await node.cluster.share.elsewhere(
@@ -112,20 +144,37 @@ async def _search_on_thread(node: Node, long: LongSearch) -> ListOffsetsPartitio
             return _failed(asked, ErrorCode.CORRUPT_MESSAGE)
         if found is not NOT_FOUND:
             return _found(asked, below(found, search.end_offset))
-        if node.partitions.shard(long.topic, asked.partition_index) is not search.shard:
-            return _failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        try:
-            following = _next_batch(search)
-        except StorageError as failure:
-            search.shard.fail(failure)
-            return _failed(asked, ErrorCode.KAFKA_STORAGE_ERROR)
+        following = await _following(node, long, search, deadline)
+        if isinstance(following, ErrorCode):
+            return _failed(asked, following)
         if following is None:
             return _found(asked, NOT_FOUND)
         search = following
 
 
+async def _following(
+    node: Node, long: Unanswered, search: Search, deadline: Deadline
+) -> Search | ErrorCode | None:
+    """As `_next_batch`, after a wait in which the partition may have moved."""
+    while True:
+        if node.partitions.shard(long.topic, long.asked.partition_index) is not search.shard:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        try:
+            return _next_batch(search)
+        except ReadPendingError as pending:
+            done = pending.done
+        except StorageError as failure:
+            search.shard.read_failed(failure)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if not await deadline.wait(done):
+            return ErrorCode.REQUEST_TIMED_OUT
+
+
 def _answer(
-    node: Node, request: ListOffsetsRequest, context: RequestContext, long: list[LongSearch]
+    node: Node,
+    request: ListOffsetsRequest,
+    context: RequestContext,
+    unanswered: list[Unanswered],
 ) -> Generator[None, None, ListOffsetsResponse]:
     times = Counter(
         (topic.name, asked.partition_index)
@@ -145,8 +194,8 @@ def _answer(
                 answers.append(_failed(asked, ErrorCode.INVALID_REQUEST))
                 continue
             answer = _offset(node, topic.name, asked, request.isolation_level, context.version)
-            if isinstance(answer, Search):
-                long.append(LongSearch(topic.name, asked, answer, answers, len(answers)))
+            if not isinstance(answer, ListOffsetsPartitionResponse):
+                unanswered.append(Unanswered(topic.name, asked, answer, answers, len(answers)))
                 answer = _failed(asked, ErrorCode.NONE)  # its place
             answers.append(answer)
             if needs_search(asked.timestamp):
@@ -156,7 +205,8 @@ def _answer(
 
 def _offset(
     node: Node, topic: str, asked: ListOffsetsPartition, isolation_level: int, version: int
-) -> ListOffsetsPartitionResponse | Search:
+) -> ListOffsetsPartitionResponse | Search | asyncio.Future[None]:
+    """The answer; or the long search that finds it; or a future that is done when it is worth asking again."""
     refused = check_position(asked.timestamp, version)
     if refused is not None:
         return _failed(asked, refused.error)
@@ -168,8 +218,10 @@ def _offset(
         return _failed(asked, refused.error)
     try:
         found = _find(shard, asked.timestamp, isolation_level)
+    except ReadPendingError as pending:
+        return pending.done
     except StorageError as failure:
-        shard.fail(failure)
+        shard.read_failed(failure)
         return _failed(asked, ErrorCode.KAFKA_STORAGE_ERROR)
     except CorruptRecordsError:
         return _failed(asked, ErrorCode.CORRUPT_MESSAGE)

@@ -69,20 +69,28 @@ def _write_all(
             for topic in request.markers[0].topics
             for partition in topic.partition_indexes
         ]
-    by_partition: dict[TopicPartition, list[tuple[int, Marker]]] = {}
+    # The places of the outcomes in the answer, and the markers.
+    by_partition: dict[tuple[str, int], tuple[list[int], list[Marker]]] = {}
     count = 0
     for asked in request.markers:
         marker = _marker(asked, version)
         for topic in asked.topics:
+            name = topic.name
             for partition in topic.partition_indexes:
-                key = TopicPartition(topic.name, partition)
-                by_partition.setdefault(key, []).append((count, marker))
+                key = name, partition
+                found = by_partition.get(key)
+                if found is None:
+                    by_partition[key] = [count], [marker]
+                else:
+                    found[0].append(count)
+                    found[1].append(marker)
                 count += 1
-    outcomes: dict[int, NowOrLater[Refused | None]] = {}
-    for key, placed in by_partition.items():
-        written = _write(node, key, [marker for _, marker in placed])
-        outcomes |= zip((place for place, _ in placed), written, strict=True)
-    return [outcomes[place] for place in range(count)]
+    outcomes: list[NowOrLater[Refused | None]] = [None] * count
+    for (name, partition), (places, markers) in by_partition.items():
+        written = _write(node, TopicPartition(name, partition), markers)
+        for place, outcome in zip(places, written, strict=True):
+            outcomes[place] = outcome
+    return outcomes
 
 
 def _marker(asked: WritableTxnMarker, version: int) -> Marker:

@@ -41,6 +41,7 @@ from ottla.broker.requests.request import (
     NO_REPLY,
     CloseConnectionError,
     NoReply,
+    NotMadeError,
     Reply,
     RequestContext,
 )
@@ -770,6 +771,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._send_completed():
             self._continue()
 
+    def _make_again(self, pending: PendingResponse, until: asyncio.Future[None]) -> None:
+        """Makes a response that had to wait when it could be sent."""
+        if self._is_closing or until.cancelled():
+            return
+        pending.future = None
+        if self._send_completed():
+            self._continue()
+
     def take_response(self, place: PendingResponse, response: Any) -> None:
         """Implements ResponseReceiver."""
         self._responses.complete(place, response)
@@ -806,6 +815,9 @@ class Connection(asyncio.BufferedProtocol):
             while not self._write_paused and responses.release_next():
                 if responses.unsent_bytes > MAX_UNSENT_BYTES:
                     self._send()
+        except NotMadeError as late:
+            pending = responses.put_off(late.until)
+            late.until.add_done_callback(lambda done: self._make_again(pending, done))
         except Exception as error:
             self._log_bug(error)
             self._close("an internal error")

@@ -98,14 +98,22 @@ class ResponseQueue:
             self._queue(parts)
 
     def release_next(self) -> bool:
-        """Queues the next response to be sent; False if it is not ready."""
+        """Queues the next response to be sent; False if it is not ready. May raise NotMadeError."""
         if not self._pending or self._pending[0].future is not None:
             return False
-        pending = self._pending.popleft()
+        pending = self._pending[0]
+        parts = pending.framed()
+        self._pending.popleft()
         if pending.parts is not None:
-            self._waiting_bytes -= sum(map(len, pending.parts))
-        self._queue(pending.framed())
+            self._waiting_bytes -= sum(map(len, parts))
+        self._queue(parts)
         return True
+
+    def put_off(self, until: asyncio.Future[None]) -> PendingResponse:
+        """Has the next response wait; what it is made from stays."""
+        pending = self._pending[0]
+        pending.future = until
+        return pending
 
     def _queue(self, parts: list[Buffer]) -> None:
         """Adds a response to the bytes that are sent next; small ones share a buffer."""

@@ -36,7 +36,7 @@ from ottla.ports import (
     SegmentInfo,
     StorageError,
 )
-from ottla.ports.futures import settled
+from ottla.ports.futures import settled, when_read
 from ottla.records.batch import (
     DEFAULT_LIMIT_BYTES,
     RECORDS_AT_ONCE,
@@ -136,7 +136,7 @@ class Compactor:
         dirtiest: DirtyLog | None = None
         for shard in self._compacted_shards():
             try:
-                found = self._look_at(shard)
+                found = await self._look_at(shard)
             except (StorageError, CorruptRecordsError) as error:
                 self._leave_alone(shard, error)
                 continue
@@ -225,15 +225,13 @@ class Compactor:
             log.ref
         )
 
-    def _look_at(self, shard: Shard) -> Cleanable | None:
+    async def _look_at(self, shard: Shard) -> Cleanable | None:
         """The part of a log that may be cleaned; None if it is not dirty enough."""
         log, config = shard.log, shard.config
         now_ms = self._node.cluster.clock.now_ms()
         found = cleanable_part(shard, now_ms)
-        overdue = config.max_compaction_lag_ms <= now_ms and is_overdue(
-            _first_timestamps_ms(shard, log.segments()[:-1], found.first_dirty_offset),
-            now_ms,
-            config.max_compaction_lag_ms,
+        overdue = config.max_compaction_lag_ms <= now_ms and await _is_overdue(
+            shard, log.segments()[:-1], found.first_dirty_offset, now_ms
         )
         return found if found.is_due(config.min_cleanable_dirty_ratio, overdue) else None
 
@@ -290,7 +288,7 @@ class Compactor:
         offset = shard.log.start_offset
         # A transaction that began below the last stable offset has its marker below the high watermark.
         while offset < extent.end_offset or aborted.has_open:
-            chunk = shard.log.scan(offset, READ_BYTES, shard.partition.high_watermark)
+            chunk = await _scan(shard, offset, shard.partition.high_watermark)
             if not chunk:
                 break
             offset = aborted.see(chunk)
@@ -304,7 +302,7 @@ class Compactor:
         offsets = LastOffsets(limit_bytes, extent.first_dirty_offset)
         offset = extent.first_dirty_offset
         while offset < extent.end_offset:
-            chunk = shard.log.scan(offset, READ_BYTES, extent.end_offset)
+            chunk = await _scan(shard, offset, extent.end_offset)
             if not chunk:
                 break
             for position, header in split_batches(chunk):
@@ -327,7 +325,7 @@ class Compactor:
         try:
             offset, end_offset = group[0].base_offset, group[-1].end_offset
             while offset < end_offset:
-                chunk = memoryview(shard.log.scan(offset, READ_BYTES, end_offset))
+                chunk = memoryview(await _scan(shard, offset, end_offset))
                 if not chunk:
                     break
                 kept: list[KeptBatch] = []
@@ -415,12 +413,20 @@ def _extents(kept: Sequence[KeptBatch]) -> list[Extent]:
     ]
 
 
-def _first_timestamps_ms(
-    shard: Shard, segments: Sequence[SegmentInfo], dirty_offset: int
-) -> Iterator[int]:
-    """The timestamp of the first batch of every segment that is dirty."""
+async def _scan(shard: Shard, offset: int, end_offset: int, max_bytes: int = READ_BYTES) -> Buffer:
+    """As CompactedLog.scan; waits while the engine fetches the batches."""
+    return await when_read(partial(shard.log.scan, offset, max_bytes, end_offset))
+
+
+async def _is_overdue(
+    shard: Shard, segments: Sequence[SegmentInfo], dirty_offset: int, now_ms: int
+) -> bool:
+    """Whether any dirty segment began too long ago."""
     for segment in segments:
         if segment.end_offset > dirty_offset and segment.size_bytes:
-            batch = shard.log.scan(segment.base_offset, 0, segment.end_offset)
-            if batch:
-                yield read_header(batch, 0).max_timestamp
+            batch = await _scan(shard, segment.base_offset, segment.end_offset, 0)
+            if batch and is_overdue(
+                read_header(batch, 0).max_timestamp, now_ms, shard.config.max_compaction_lag_ms
+            ):
+                return True
+    return False

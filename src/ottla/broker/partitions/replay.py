@@ -11,7 +11,15 @@ from ottla.core.partition import Partition
 from ottla.core.producer_snapshot import CorruptSnapshotError, SnapshotEntry, snapshot_entries
 from ottla.core.producer_state import ProducerStates
 from ottla.events import EventLog
-from ottla.ports import BatchEntry, DamagedError, PartitionLog, PartitionRef, StorageError
+from ottla.ports import (
+    BatchEntry,
+    DamagedError,
+    PartitionLog,
+    PartitionRef,
+    ReadPendingError,
+    StorageError,
+    StorageUnavailableError,
+)
 from ottla.records.batch import TimestampType
 from ottla.records.errors import CorruptRecordsError
 
@@ -20,6 +28,8 @@ logger = EventLog(__name__)
 # The batches that are replayed before the loop serves other requests: one or two milliseconds. The first slice is part
 # of the request that caused it, and most partitions need no other.
 SLICE_BATCHES: Final = 500
+# The pause of a replay whose batches cannot be read now.
+UNAVAILABLE_SECONDS: Final = 0.5
 
 
 class Replay:
@@ -29,6 +39,8 @@ class Replay:
         self.log = log
         self.is_over = False
         self.batch_count = 0
+        # What the replay waits for, if the engine has to fetch the next batches.
+        self.pending: asyncio.Future[None] | None = None
         self._now_ms = now_ms
         self._producers = ProducerStates()
         self._snapshot, self.saved_offset = _newest_snapshot(
@@ -39,7 +51,8 @@ class Replay:
         self._cleaned_offset = _valid_cleaned_offset(log)
 
     def advance(self, batch_count: int) -> int:
-        """Replays batches at a cost of `batch_count`; returns the unused rest when the replay is over, else 0."""
+        """Replays batches at a cost of `batch_count`; returns the unused rest, 0 unless it is over or pending."""
+        self.pending = None
         if self._snapshot is not None:
             batch_count = self._load_snapshot(self._snapshot, batch_count)
         while not self.is_over and self._snapshot is None:
@@ -49,7 +62,11 @@ class Replay:
             elif batch_count <= 0:
                 break
             else:
-                batch_count -= self._replay_next(end_offset, batch_count)
+                try:
+                    batch_count -= self._replay_next(end_offset, batch_count)
+                except ReadPendingError as pending:
+                    self.pending = pending.done
+                    break
         return max(batch_count, 0)
 
     def _next_end(self) -> int:
@@ -133,6 +150,7 @@ def replay(log: PartitionLog, now_ms: int) -> Replay:
     made = Replay(log, now_ms)
     while not made.is_over:
         made.advance(SLICE_BATCHES)
+        assert made.pending is None, "there is nothing to wait with"
     return made
 
 
@@ -163,7 +181,8 @@ def _valid_cleaned_offset(log: PartitionLog) -> int | None:
 class ReplayQueue:
     """Replays that take longer than a request may: they run one after the other, between requests.
 
-    However many partitions a request opens, all their replays together take one slice of its time.
+    However many partitions a request opens, all their replays together take one slice of its time. One whose batches
+    have to be fetched lets the others go on.
     """
 
     def __init__(
@@ -176,12 +195,13 @@ class ReplayQueue:
         self._failed = failed
         self._is_wanted = is_wanted
         self._waiting: dict[PartitionRef, Replay] = {}  # first come, first served
+        self._pending: dict[PartitionRef, Replay] = {}
         self._left_in_turn = SLICE_BATCHES
         self._is_scheduled = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __contains__(self, ref: PartitionRef) -> bool:
-        return ref in self._waiting
+        return ref in self._waiting or ref in self._pending
 
     def begin(self, replay: Replay) -> None:
         """Replays for the rest of this turn's slice; the remaining batches follow in later turns."""
@@ -191,20 +211,44 @@ class ReplayQueue:
             # There are no requests to be served in between.
             while not replay.is_over:
                 replay.advance(SLICE_BATCHES)
+                assert replay.pending is None, "there is nothing to wait with"
             return
         if loop is not self._loop:
             self._loop, self._is_scheduled, self._left_in_turn = loop, False, SLICE_BATCHES
-        self._left_in_turn = replay.advance(self._left_in_turn)
-        if not replay.is_over:
+        if self._advance(replay):
             self._waiting[replay.log.ref] = replay
         self._schedule(loop)
 
     def drop(self, ref: PartitionRef) -> None:
         """Gives up the replay of a partition that another node leads, or whose topic was deleted."""
         self._waiting.pop(ref, None)
+        self._pending.pop(ref, None)
 
     def clear(self) -> None:
         self._waiting.clear()
+        self._pending.clear()
+
+    def _advance(self, replay: Replay) -> bool:
+        """Uses what is left of this turn's slice; whether the replay could use more."""
+        try:
+            self._left_in_turn = replay.advance(self._left_in_turn)
+        except StorageUnavailableError:
+            self._pending[replay.log.ref] = replay
+            asyncio.get_running_loop().call_later(UNAVAILABLE_SECONDS, self._go_on, replay)
+            return False
+        if replay.pending is not None:
+            self._pending[replay.log.ref] = replay
+            replay.pending.add_done_callback(lambda _: self._go_on(replay))
+            return False
+        return not replay.is_over
+
+    def _go_on(self, replay: Replay) -> None:
+        """Queues a replay whose batches have been fetched, unless it was dropped."""
+        ref = replay.log.ref
+        if self._pending.get(ref) is replay:
+            del self._pending[ref]
+            self._waiting[ref] = replay
+            self._schedule(asyncio.get_running_loop())
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         """Takes another turn, unless nothing was replayed in this one and nothing waits."""
@@ -222,12 +266,13 @@ class ReplayQueue:
                 del self._waiting[ref]
                 continue
             try:
-                self._left_in_turn = replay.advance(self._left_in_turn)
+                has_more = self._advance(replay)
             except (StorageError, CorruptRecordsError) as error:
                 del self._waiting[ref]
                 self._failed(replay, error)
                 continue
-            if replay.is_over:
+            if not has_more:
                 del self._waiting[ref]
-                self._ended(replay)
+                if replay.is_over:
+                    self._ended(replay)
         self._schedule(asyncio.get_running_loop())

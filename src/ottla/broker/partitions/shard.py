@@ -20,21 +20,37 @@ from ottla.core.append import NO_TIMESTAMP, Prepared, plain_limits
 from ottla.core.fetch import aborted_in
 from ottla.core.outcomes import Refused
 from ottla.core.producer_snapshot import SnapshotDraft
-from ottla.core.producer_state import AlreadyAppended, AlreadyEnded, LoggedBatch, Verification
+from ottla.core.producer_state import (
+    APPEND,
+    AlreadyAppended,
+    LoggedBatch,
+    ProducerBatch,
+    Verification,
+)
 from ottla.core.retention import last_is_due, retained_from
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
-from ottla.ports import Buffer, Extent, SaveTime, Snapshot, StorageError, StorageFullError
+from ottla.ports import (
+    Buffer,
+    Extent,
+    SaveTime,
+    Snapshot,
+    StorageError,
+    StorageFullError,
+    StorageUnavailableError,
+)
 from ottla.ports.futures import after
 from ottla.records import batch as batches
 from ottla.records.batch import BatchHeader
-from ottla.records.control import MarkerType, build_marker_batch
+from ottla.records.control import MarkerBatch, MarkerType, marker_batch
 from ottla.records.kernel import join_batches
 
 logger = EventLog(__name__)
 
 # After this many batches, and with every new segment, the state of the producers is saved.
 SNAPSHOT_BATCHES: Final = 20_000
+# A larger batch that is written alone is not copied. The copy is made by the kernel, which stamps it, too.
+LARGEST_COPIED_BYTES: Final = 4 << 10
 # A snapshot of more producers is written in slices of this many, which take one or two milliseconds.
 SNAPSHOT_PRODUCERS: Final = 1_000
 
@@ -156,7 +172,7 @@ class Shard:
             return [self._append_single_marker(markers[0], now_ms)]
         outcomes: dict[int, MarkerOutcome] = {}
         # Those that are to be written, by their places in `markers`; and their producers.
-        written: dict[int, tuple[Marker, bytes]] = {}
+        written: dict[int, tuple[Marker, MarkerBatch]] = {}
         producer_ids: dict[int, None] = {}
         for place, marker in enumerate(markers):
             if marker.producer_id in producer_ids:
@@ -164,7 +180,7 @@ class Shard:
                 outcomes |= self._write_markers(written, now_ms)
                 written, producer_ids = {}, {}
             decided = self._decide_marker(marker, now_ms)
-            if isinstance(decided, bytes):
+            if isinstance(decided, MarkerBatch):
                 producer_ids[marker.producer_id] = None
                 written[place] = marker, decided
             else:
@@ -174,49 +190,70 @@ class Shard:
 
     def _append_single_marker(self, marker: Marker, now_ms: int) -> MarkerOutcome:
         decided = self._decide_marker(marker, now_ms)
-        if not isinstance(decided, bytes):
+        if not isinstance(decided, MarkerBatch):
             return decided
-        reach(CrashPoint.BEFORE_MARKER_APPEND)
-        appended = self.append_own(decided, now_ms)
-        self._end_verifications(marker)
-        reach(CrashPoint.AFTER_MARKER_APPEND)
-        return appended
+        (outcome,) = self._write_markers({0: (marker, decided)}, now_ms).values()
+        return outcome
 
-    def _decide_marker(self, marker: Marker, now_ms: int) -> AlreadyMarked | Refused | bytes:
+    def _decide_marker(self, marker: Marker, now_ms: int) -> AlreadyMarked | Refused | MarkerBatch:
         """The batch of a marker that is to be written."""
-        decision = self.partition.producers.decide_marker(*marker[1:])
+        marker_type, producer_id, producer_epoch, coordinator_epoch, version = marker
+        decision = self.partition.producers.decide_marker(
+            producer_id, producer_epoch, coordinator_epoch, version
+        )
+        if decision is APPEND:
+            return marker_batch(
+                marker_type is MarkerType.ABORT,
+                producer_id,
+                producer_epoch,
+                coordinator_epoch,
+                now_ms,
+            )
         if isinstance(decision, Refused):
             return decision
-        if isinstance(decision, AlreadyEnded):
-            settled = self._durable_up_to(self.partition.end_offset - 1)
-            return settled if isinstance(settled, Refused) else AlreadyMarked(settled)
-        return build_marker_batch(
-            marker.type,
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            coordinator_epoch=marker.coordinator_epoch,
-            timestamp_ms=now_ms,
-        )
+        settled = self._durable_up_to(self.partition.end_offset - 1)
+        return settled if isinstance(settled, Refused) else AlreadyMarked(settled)
 
     def _write_markers(
-        self, markers: dict[int, tuple[Marker, bytes]], now_ms: int
+        self, markers: dict[int, tuple[Marker, MarkerBatch]], now_ms: int
     ) -> dict[int, MarkerOutcome]:
+        """Writes markers of different producers at once, all or none of them."""
         if not markers:
             return {}
         for _ in markers:
             reach(CrashPoint.BEFORE_MARKER_APPEND)
-        appended = self._append_all([data for _, data in markers.values()], now_ms)
+        outcomes = self._append_marker_batches(markers, now_ms)
         for marker, _ in markers.values():
-            self._end_verifications(marker)
+            self.partition.producers.end_verifications(
+                marker.producer_id, marker.producer_epoch, marker.version
+            )
             reach(CrashPoint.AFTER_MARKER_APPEND)
-        if isinstance(appended, Refused):
-            return dict.fromkeys(markers, appended)
-        return dict(zip(markers, appended, strict=True))
+        return outcomes
 
-    def _end_verifications(self, marker: Marker) -> None:
-        self.partition.producers.end_verifications(
-            marker.producer_id, marker.producer_epoch, marker.version
+    def _append_marker_batches(
+        self, markers: dict[int, tuple[Marker, MarkerBatch]], now_ms: int
+    ) -> dict[int, MarkerOutcome]:
+        partition = self.partition
+        data, extents = join_batches(
+            Extent,
+            [batch.data for _, batch in markers.values()],
+            [batch.header for _, batch in markers.values()],
+            partition.end_offset,
+            partition.leader_epoch,
         )
+        outcomes: dict[int, MarkerOutcome] = {}
+        try:
+            settled = self._append_to_log(data, extents)
+            for (place, (_, batch)), extent in zip(markers.items(), extents, strict=True):
+                base_offset = extent.base_offset
+                ended = partition.apply_marker(batch.header, batch.marker, base_offset, now_ms)
+                if ended is not None and ended.is_aborted:
+                    self.log.note_aborted(partition.aborted_span(ended))
+                outcomes[place] = Appended(base_offset, NO_TIMESTAMP, settled)
+        except StorageError as error:
+            return dict.fromkeys(markers, self._not_written(error))
+        self._note_written(len(data), len(extents), settled)
+        return outcomes
 
     def _durable_up_to(self, offset: int) -> asyncio.Future[None] | Refused | None:
         """A future for when the log is durable up to an offset; None if it is."""
@@ -233,24 +270,48 @@ class Shard:
         return self._append(data, batches.read_header(data, 0), NO_TIMESTAMP, now_ms)
 
     def append_together(
-        self, decided: list[Buffer], headers: list[BatchHeader], now_ms: int
+        self,
+        decided: list[Buffer],
+        headers: list[BatchHeader],
+        producers: list[ProducerBatch | None],
+        now_ms: int,
     ) -> Appended | Refused:
-        """Appends clients' batches that were decided about, all or none of them, in one write."""
-        is_transactional = any(header.is_transactional for header in headers)
-        if is_transactional:
+        """Appends clients' batches that were decided about, all or none of them, in one write.
+
+        `producers` is what each of them says of its producer, if it has one.
+        """
+        transactional_count = 0
+        for producer in producers:
+            if producer is not None and producer.is_transactional:
+                transactional_count += 1
+        if transactional_count:
             reach(CrashPoint.BEFORE_TRANSACTIONAL_APPEND)
-        if len(decided) == 1:
-            # Its offset is written in place: a large batch is not copied.
-            appended = self._append(decided[0], headers[0], NO_TIMESTAMP, now_ms)
-        else:
-            partition = self.partition
-            data, extents = join_batches(
-                Extent, decided, headers, partition.end_offset, partition.leader_epoch
-            )
-            appended = self._write(data, decided, headers, extents, NO_TIMESTAMP, now_ms)
-        if is_transactional:
+        appended = self._append_decided(decided, headers, producers, now_ms)
+        if transactional_count:
             reach(CrashPoint.AFTER_TRANSACTIONAL_APPEND)
         return appended
+
+    def _append_decided(
+        self,
+        decided: list[Buffer],
+        headers: list[BatchHeader],
+        producers: list[ProducerBatch | None],
+        now_ms: int,
+    ) -> Appended | Refused:
+        partition = self.partition
+        if len(decided) == 1 and len(decided[0]) > LARGEST_COPIED_BYTES:
+            # Its offset is written in place: a large batch is not copied.
+            return self._append(decided[0], headers[0], NO_TIMESTAMP, now_ms)
+        base_offset = partition.end_offset
+        data, extents = join_batches(Extent, decided, headers, base_offset, partition.leader_epoch)
+        try:
+            settled = self._append_to_log(data, extents)
+        except StorageError as error:
+            return self._not_written(error)
+        for producer, extent in zip(producers, extents, strict=True):
+            partition.apply_decided(producer, extent.base_offset, extent.last_offset, now_ms)
+        self._note_written(len(data), len(extents), settled)
+        return Appended(base_offset, NO_TIMESTAMP, settled)
 
     def _append(
         self, data: Buffer, header: BatchHeader, append_time_ms: int, now_ms: int
@@ -264,51 +325,39 @@ class Shard:
         extent = Extent(
             base_offset, base_offset + header.last_offset_delta, header.max_timestamp, len(data)
         )
-        return self._write(data, (data,), (header,), (extent,), append_time_ms, now_ms)
-
-    def _append_all(self, datas: list[bytes], now_ms: int) -> list[Appended] | Refused:
-        """Appends batches of the broker's own, all or none of them, in one write."""
-        partition = self.partition
-        headers = [batches.read_header(data, 0) for data in datas]
-        joined, extents = join_batches(
-            Extent, datas, headers, partition.end_offset, partition.leader_epoch
-        )
-        appended = self._write(joined, datas, headers, extents, NO_TIMESTAMP, now_ms)
-        if isinstance(appended, Refused):
-            return appended
-        return [appended._replace(base_offset=extent.base_offset) for extent in extents]
-
-    def _write(
-        self,
-        data: Buffer,
-        parts: Sequence[Buffer],
-        headers: Sequence[BatchHeader],
-        extents: Sequence[Extent],
-        append_time_ms: int,
-        now_ms: int,
-    ) -> Appended | Refused:
-        """Writes batches, joined in `data`, at the end of the log, and applies each part to the state."""
-        partition = self.partition
-        base_offset = partition.end_offset
         try:
-            settled = self.log.append(data, extents, base_offset)
-            if self.log.last_base_offset != self._last_base_offset:
-                self._save_rolled()
-            for part, header, extent in zip(parts, headers, extents, strict=True):
-                ended = partition.apply(header, extent.base_offset, part, now_ms)
-                if ended is not None and ended.is_aborted:
-                    self.log.note_aborted(partition.aborted_span(ended))
-        except StorageFullError as error:
-            self.log_full(error)
-            return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
+            settled = self._append_to_log(data, (extent,))
+            ended = partition.apply(header, base_offset, data, now_ms)
+            if ended is not None and ended.is_aborted:
+                self.log.note_aborted(partition.aborted_span(ended))
         except StorageError as error:
+            return self._not_written(error)
+        self._note_written(len(data), 1, settled)
+        return Appended(base_offset, append_time_ms, settled)
+
+    def _append_to_log(
+        self, data: Buffer, extents: Sequence[Extent]
+    ) -> asyncio.Future[None] | None:
+        """Writes batches, joined in `data`, at the end of the log; the caller applies them."""
+        settled = self.log.append(data, extents, self.partition.end_offset)
+        if self.log.last_base_offset != self._last_base_offset:
+            self._save_rolled()
+        return settled
+
+    def _not_written(self, error: StorageError) -> Refused:
+        if isinstance(error, StorageFullError):
+            self.log_full(error)
+        else:
             self.fail(error)
-            return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
-        self._settle_later(partition.end_offset, len(data), settled)
-        self._unsaved_batches += len(extents)
+        return Refused(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _note_written(
+        self, size_bytes: int, batch_count: int, settled: asyncio.Future[None] | None
+    ) -> None:
+        self._settle_later(self.partition.end_offset, size_bytes, settled)
+        self._unsaved_batches += batch_count
         if self._unsaved_batches >= SNAPSHOT_BATCHES:
             self._save_grown()
-        return Appended(base_offset, append_time_ms, settled)
 
     # Snapshots: the state of the producers at an offset. None lies above the high watermark: the snapshot of a fenced
     # leader would count once its successor has appended other batches up to there.
@@ -441,6 +490,11 @@ class Shard:
         )
         self._discard(self)
         self.resign()
+
+    def read_failed(self, error: StorageError) -> None:
+        """Discards the shard, unless the claim lasts: a store that cannot be reached now has lost nothing."""
+        if not isinstance(error, StorageUnavailableError):
+            self.fail(error)
 
     def resign(self) -> None:
         """Makes nothing more visible: the next claim finds what was written."""

@@ -8,8 +8,15 @@ from ottla.broker.partitions.shard import Appended, Shard
 from ottla.core.append import AT_ONCE, NO_TIMESTAMP, Prepared, check_plain, prepare_within
 from ottla.core.outcomes import Refused
 from ottla.core.partition import producer_batch
-from ottla.core.produce import check_transactional_id
-from ottla.core.producer_state import NO_PRODUCER_ID, Append, ProducerBatch, continues
+from ottla.core.produce import check_transactional_id, transaction_version
+from ottla.core.producer_state import (
+    APPEND,
+    APPEND_IF_CONFIRMED,
+    NO_PRODUCER_ID,
+    ProducerBatch,
+    continues,
+)
+from ottla.model import TopicPartition
 from ottla.ports import Buffer
 from ottla.records.batch import BatchHeader
 
@@ -28,6 +35,9 @@ class Decided(NamedTuple):
     append_time_ms: int
     producer: ProducerBatch | None
     is_plain: bool  # it needed no closer look
+    # It begins a transaction on the partition: it may be staged once the coordinator has confirmed that, which has to
+    # happen before anything else does.
+    needs_confirmation: bool
 
 
 class StagedAppends:
@@ -43,6 +53,7 @@ class StagedAppends:
         "_may_share",
         "_now_ms",
         "_producers",
+        "_staged_producers",
         "next_offset",
         "outcome",
         "shard",
@@ -55,12 +66,19 @@ class StagedAppends:
         self._now_ms = now_ms
         self._batches: list[Buffer] = []
         self._headers: list[BatchHeader] = []
+        # The newest batch of each producer, by its id.
         self._producers: dict[int, ProducerBatch] = {}
+        self._staged_producers: list[ProducerBatch | None] = []
         config = shard.config
         self._may_share = (
             config.segment_bytes >= SMALLEST_SHARED_SEGMENT_BYTES
             and config.segment_index_bytes >= SMALLEST_SHARED_INDEX_BYTES
         )
+
+    @property
+    def partition(self) -> TopicPartition:
+        ref = self.shard.log.ref
+        return TopicPartition(ref.topic, ref.partition)
 
     @property
     def is_empty(self) -> bool:
@@ -88,23 +106,27 @@ class StagedAppends:
             data, header, append_time_ms = prepared
             is_plain = False
         producer = None
+        needs_confirmation = False
         if header.producer_id > NO_PRODUCER_ID:
             producer = producer_batch(header)
             if check_transactional_id(header, transactional_id) is not None:
                 return None
             previous = self._producers.get(header.producer_id)
             if previous is None:
-                if not isinstance(shard.partition.decide_producer_batch(producer), Append):
+                decision = shard.partition.decide_at_once(producer, transaction_version(version))
+                needs_confirmation = decision is APPEND_IF_CONFIRMED
+                if decision is not APPEND and not needs_confirmation:
                     return None
             elif not continues(previous, producer):
                 return None
-        return Decided(data, header, append_time_ms, producer, is_plain)
+        return Decided(data, header, append_time_ms, producer, is_plain, needs_confirmation)
 
     def add(self, decided: Decided) -> int:
         """Stages a batch that was decided about; returns its base offset."""
         header, producer = decided.header, decided.producer
         if producer is not None:
             self._producers[producer.producer_id] = producer
+        self._staged_producers.append(producer)
         self._batches.append(decided.data)
         self._headers.append(header)
         base_offset = self.next_offset
@@ -114,6 +136,6 @@ class StagedAppends:
     def write(self) -> Appended | Refused:
         """Appends what is staged, all or nothing."""
         self.outcome = outcome = self.shard.append_together(
-            self._batches, self._headers, self._now_ms
+            self._batches, self._headers, self._staged_producers, self._now_ms
         )
         return outcome

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from ottla import access
 from ottla.access import Operation
+from ottla.broker.coordination.verification import confirms_at_once
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Shard
 from ottla.broker.partitions.staged_appends import Decided, StagedAppends
@@ -17,9 +18,13 @@ from ottla.broker.requests.produce_replies import Unsettled, acknowledge, refuse
 from ottla.broker.security.caller import Caller
 from ottla.core.outcomes import Refused
 from ottla.core.produce import (
+    Confirmed,
     check_topic,
+    decide_verification,
     needed_replicas,
+    transaction_version,
 )
+from ottla.core.turn import ProducerIdentity
 from ottla.errors import ErrorCode
 from ottla.wire.messages.produce import (
     PartitionProduceResponse,
@@ -97,6 +102,7 @@ class _OneReceive:
     def _stage(self, request: PlainRequest) -> bool:
         _, version, _, acks, transactional_id, batches = request
         decided = []
+        unconfirmed = []
         for _, topic, partition, records in batches:
             target = (topic, partition, acks)
             try:
@@ -109,10 +115,14 @@ class _OneReceive:
             if decision is None:
                 return False
             decided.append((staged, decision))
+            if decision.needs_confirmation:
+                unconfirmed.append((staged, decision))
         # A second batch of a partition would have to be decided about after the first.
         if len(decided) > 1 and len({staged.shard for staged, _ in decided}) < len(decided):
             return False
         if not self._authorizer.is_open and not self._note_allowed(batches, decided):
+            return False
+        if unconfirmed and not self._confirm(transactional_id, version, unconfirmed):
             return False
         for staged, decision in decided:
             self._places.append(staged)
@@ -121,6 +131,36 @@ class _OneReceive:
             if not decision.is_plain:
                 self._closer_looks += 1
         return True
+
+    def _confirm(
+        self,
+        transactional_id: str | None,
+        version: int,
+        unconfirmed: Sequence[tuple[StagedAppends, Decided]],
+    ) -> bool:
+        """Asks a coordinator that can answer at once whether batches belong to the transaction; False if not so.
+
+        The handler asks again then, which changes nothing. Here, what is asked and what is staged is one step: only
+        the coordinators' own partition is written to in between.
+        """
+        node = self._node
+        decision = decide_verification(
+            [_producer_of(decided) for _, decided in unconfirmed],
+            version,
+            node.options.config.transaction_partition_verification_enable,
+        )
+        if isinstance(decision, Confirmed):
+            return True
+        if isinstance(decision, Refused):
+            return False
+        assert transactional_id is not None
+        return confirms_at_once(
+            node,
+            transactional_id,
+            decision.producer,
+            [staged.partition for staged, _ in unconfirmed],
+            transaction_version(version),
+        )
 
     def _note_allowed(
         self, batches: Sequence[PlainBatch], decided: Sequence[tuple[StagedAppends, Decided]]
@@ -224,3 +264,9 @@ class _OneReceive:
             )
             acknowledge(response, staged.shard, own, unsettled)
         return response
+
+
+def _producer_of(decided: Decided) -> ProducerIdentity:
+    producer = decided.producer
+    assert producer is not None
+    return ProducerIdentity(producer.producer_id, producer.producer_epoch)

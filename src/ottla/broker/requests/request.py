@@ -45,8 +45,16 @@ class NoReply(Enum):
 NO_REPLY: Final = NoReply.NO_REPLY
 
 
+class NotMadeError(Exception):
+    """A response that can be sent now cannot be made before `until` is done."""
+
+    def __init__(self, until: asyncio.Future[None]) -> None:
+        super().__init__("the response has to wait")
+        self.until = until
+
+
 class MadeWhenSent(Generic[Resp]):
-    """A response that is made when it can be sent.
+    """A response that is made when it can be sent; `make` may raise NotMadeError, and is called again then.
 
     A large one takes no memory while it waits for earlier responses or for a slow reader.
     """
@@ -55,6 +63,16 @@ class MadeWhenSent(Generic[Resp]):
 
     def __init__(self, make: Callable[[], Resp]) -> None:
         self.make = make
+
+
+async def made(late: MadeWhenSent[Resp]) -> Resp:
+    """The response, as soon as it can be made."""
+    while True:
+        try:
+            return late.make()
+        except NotMadeError as error:
+            until = error.until
+        await asyncio.wait([until])
 
 
 class Detached(Generic[Resp]):

@@ -28,6 +28,7 @@ from ottla.broker.requests.request import (
     Req,
     RequestContext,
     Resp,
+    made,
 )
 from ottla.errors import ErrorCode
 
@@ -215,6 +216,6 @@ async def response_of(reply: Reply[Resp]) -> Resp | NoReply:
     elif isinstance(found, asyncio.Future):
         found = await found
     if isinstance(found, MadeWhenSent):
-        found = found.make()
+        found = await made(found)
     response: Resp | NoReply = found
     return response

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ottla.core.outcomes import Refused
-from ottla.core.turn import AppliedEvent, ProducerIdentity, Turn
+from ottla.core.turn import AppliedEvent, ProducerIdentity, Ticket, Turn
 from ottla.core.txn.end_checks import EndedBefore, decide_end, is_epoch_of
 from ottla.core.txn.events import (
     LAST_EPOCH,
@@ -39,6 +40,7 @@ from ottla.core.txn.states import (
     RESULT_OF,
     TxnState,
 )
+from ottla.core.txn.waiting_requests import WaitingRequest, WaitingRequests
 from ottla.errors import ErrorCode
 from ottla.model import TopicPartition
 
@@ -63,6 +65,7 @@ class TransactionMachine:
         self._began_ms: dict[str, int] = {}
         self._abort_check_due_ms: int | None = None
         self._expiry_due_ms: int | None = None
+        self._waiting = WaitingRequests()
 
     # What is durable.
 
@@ -114,9 +117,12 @@ class TransactionMachine:
         """The uptime at which `wake` is due."""
         if self._abort_check_due_ms is None or self._expiry_due_ms is None:
             return None  # not started yet
-        return min(self._abort_check_due_ms, self._expiry_due_ms)
+        due_ms = min(self._abort_check_due_ms, self._expiry_due_ms)
+        waits_until_ms = self._waiting.next_due_ms()
+        return due_ms if waits_until_ms is None else min(due_ms, waits_until_ms)
 
     def wake(self, turn: Turn) -> None:
+        self._waiting.answer_due(turn)
         if self._abort_check_due_ms is not None and self._abort_check_due_ms <= turn.uptime_ms:
             self.abort_timed_out(turn)
             self._abort_check_due_ms = turn.uptime_ms + self.config.abort_check_interval_ms
@@ -157,6 +163,26 @@ class TransactionMachine:
             if saved.state in AT_REST and unused_ms >= self.config.id_expiration_ms:
                 self._write(turn, TransactionDeleted(saved.transactional_id))
                 self._last_epochs.pop(saved.transactional_id, None)
+
+    # Requests that come while a transaction ends.
+
+    def is_ending(self, transactional_id: str) -> bool:
+        """Whether the last transaction of an id does not have all its markers yet."""
+        return transactional_id in self._unmarked
+
+    def waits_for_end(
+        self, turn: Turn, ticket: Ticket, transactional_id: str, decide: Callable[[Turn], Any]
+    ) -> bool:
+        """Keeps a request whose transactional id ends a transaction; False if it has to be decided now.
+
+        It is decided when the transaction is complete, before any request that comes after that; or after
+        `LONGEST_WAIT_MS`, and is refused then. So its answer is one that it would have got if it had come later, and no
+        request outlasts the end that it waits for.
+        """
+        if transactional_id not in self._unmarked:
+            return False
+        request = WaitingRequest(ticket, decide)
+        return self._waiting.add(transactional_id, request, turn.uptime_ms)
 
     # InitProducerId.
 
@@ -465,6 +491,7 @@ class TransactionMachine:
                 next_producer_id=NO_PRODUCER_ID,
             )
         self._become(turn, complete, prepared)
+        self._waiting.answer(turn, prepared.transactional_id)
 
     # Queries.
 

@@ -15,3 +15,11 @@ class ObjectsUnavailableError(StorageError):
 
 class ObjectMissingError(StorageError):
     """There is no object of this key."""
+
+
+class ObjectsRefusedError(StorageError):
+    """The object store refuses what is asked, until an operator changes a right, a bucket or an option."""
+
+
+class ForeignClusterError(StorageError):
+    """The bucket, or an object in it, belongs to another cluster."""
