@@ -8,7 +8,11 @@ KERNELS = [
         f"ottla.records.{name}",
         sources=[f"src/ottla/records/{name}.pyx"],
         depends=[
-            f"src/ottla/records/{part}.pxi" for part in ("_one_record", "_murmur2", "_arrow_views")
+            f"src/ottla/records/{part}.pxi"
+            for part in (
+                *("_one_record", "_murmur2", "_arrow_views"),
+                *("_batch_header", "_crc32c", "_spare_memory"),
+            )
         ],
         optional=True,
     )
