@@ -254,7 +254,8 @@ class Cluster:
         """Makes a node lead a partition; its leader epoch rises, and the old leader resigns."""
         topic = self.find_partition(topic_name, partition)
         self._leaders.check_moves()
-        self._live(node_id)
+        if not self.members.is_present(node_id):
+            self._live(node_id)
         self._leaders.move_all([(topic, partition, node_id)])
 
     def elect_preferred(self, wanted: Iterable[TopicPartition]) -> list[ErrorCode]:

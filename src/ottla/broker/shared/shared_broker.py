@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 from ipaddress import ip_address
 from typing import Protocol
 
-from ottla.broker.catalog_changes import Decision
 from ottla.broker.clock import SystemIds
 from ottla.broker.cluster import Cluster
 from ottla.broker.leaders.lease_keeper import LeaseKeeper
@@ -19,13 +17,12 @@ from ottla.broker.peer_links.network_peers import NetworkPeers
 from ottla.broker.peer_links.peer_certificates import OwnCertificate, make_certificate
 from ottla.broker.peer_links.peer_listener import PeerAddress, PeerConnector, PeerListener
 from ottla.broker.runtime import BrokerSettings, Instruments, RunningBroker, event_ring
-from ottla.broker.security.first_users import set_passwords
+from ottla.broker.security.first_users import change_users
 from ottla.broker.workers.worker_sockets import BoundListeners
 from ottla.config.broker import BrokerConfig
-from ottla.core.catalog import Changes
 from ottla.errors import ConfigError
 from ottla.model import Endpoint
-from ottla.ports import Clock, LogStore, StorageError
+from ottla.ports import Clock, LogStore
 from ottla.ports.futures import settled
 from ottla.ports.leases import BrokerAddresses, Leases
 from ottla.storage.shared.cluster_storage import open_as_broker
@@ -166,7 +163,7 @@ async def start_shared_broker(
             wrapped = instruments.wrap_store(store)
         cluster = Cluster(wrapped, instruments.clock, SystemIds(), leases=leases)
         assert cluster.leased is not None
-        await _ensure_users(cluster, settings.users)
+        await change_users(cluster, settings.users)
         broker = SharedBroker(settings, cluster, cluster.leased, instruments, bound, own)
         await broker.start_all()
     except BaseException:
@@ -176,16 +173,6 @@ async def start_shared_broker(
         await settled(store.close())
         raise
     return broker
-
-
-async def _ensure_users(cluster: Cluster, passwords: Mapping[str, str]) -> None:
-    """Gives users their passwords; brokers that start together with the same ones come to the same."""
-    commits: list[Changes] = []
-    set_passwords(cluster.catalog, passwords, commits.append)
-    for changes in commits:
-        refused = await settled(cluster.change(partial(Decision, changes, None)))
-        if refused is not None:
-            raise StorageError(refused.text)
 
 
 # Addresses.
