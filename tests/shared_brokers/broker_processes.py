@@ -79,7 +79,8 @@ class BrokerProcesses:
         return AdminClient({"bootstrap.servers": self.servers})
 
     def create_topic(self, name: str, partitions: int) -> None:
-        (created,) = self.admin().create_topics([NewTopic(name, partitions, 3)]).values()
+        admin = self.admin()  # its futures end with it
+        (created,) = admin.create_topics([NewTopic(name, partitions, 3)]).values()
         created.result(START_SECONDS)
 
     def leaders(self, topic: str, number: int) -> dict[int, int]:
