@@ -20,7 +20,7 @@ KERNELS = [
 ]
 KERNELS += [
     Extension(f"ottla.wire.{name}", sources=[f"src/ottla/wire/{name}.pyx"], optional=True)
-    for name in ("_produce_kernel", "_columns_kernel")
+    for name in ("_produce_kernel", "_columns_kernel", "_group_kernel")
 ]
 
 
