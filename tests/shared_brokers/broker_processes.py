@@ -80,7 +80,9 @@ class BrokerProcesses:
 
     def create_topic(self, name: str, partitions: int) -> None:
         admin = self.admin()  # its futures end with it
-        (created,) = admin.create_topics([NewTopic(name, partitions, min(3, len(self.ports)))]).values()
+        (created,) = admin.create_topics(
+            [NewTopic(name, partitions, min(3, len(self.ports)))]
+        ).values()
         created.result(START_SECONDS)
 
     def leaders(self, topic: str, number: int) -> dict[int, int]:

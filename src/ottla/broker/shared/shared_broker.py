@@ -9,10 +9,13 @@ from typing import Protocol
 
 from ottla.broker.clock import SystemIds
 from ottla.broker.cluster import Cluster
+from ottla.broker.console.broker_console import user_login_of
 from ottla.broker.leaders.lease_keeper import LeaseKeeper
 from ottla.broker.leaders.leased import LeasedLeaders
+from ottla.broker.network.in_process import CONSOLE, IN_PROCESS, InProcessKind, console_users
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.listener import bind_all
+from ottla.broker.peer_links.inside_relays import InsideRelays
 from ottla.broker.peer_links.network_peers import NetworkPeers
 from ottla.broker.peer_links.peer_certificates import OwnCertificate, make_certificate
 from ottla.broker.peer_links.peer_listener import PeerAddress, PeerConnector, PeerListener
@@ -58,6 +61,7 @@ class SharedBroker(RunningBroker):
         self._own = own
         self._peer_listener = PeerListener(own)
         connector = PeerConnector(own, self._find_peer)
+        self._relays = InsideRelays(connector.inside)
         self._peers = NetworkPeers(
             leaders.leases.node_id, cluster.peers, connector.connect, tls_of=connector.tls_of
         )
@@ -76,7 +80,11 @@ class SharedBroker(RunningBroker):
         node, leases = self.node, self._leaders.leases
         config = node.options.config
         peer = await self._peer_listener.bind(_peer_endpoint(config))
-        self._peer_listener.serve(self.server.links)
+        kinds = self._kinds_inside()
+        self._peer_listener.serve(
+            self.server.links, {kind.name: self.server.serve_in_process(kind) for kind in kinds}
+        )
+        self._leaders.inside = {kind.name: self._relays for kind in kinds}
         await leases.describe(
             BrokerAddresses(
                 dict(node.endpoints),
@@ -94,6 +102,12 @@ class SharedBroker(RunningBroker):
         )
         self._keeper.members_followed = self._members_changed
         await self._keeper.start()
+
+    def _kinds_inside(self) -> list[InProcessKind]:
+        """The kinds of clients of this process that other brokers serve too."""
+        login = user_login_of(self.node.options.config)
+        users = [] if login is None else [console_users(login.listener)]
+        return [IN_PROCESS, CONSOLE, *users]
 
     def _members_changed(self) -> None:
         members = self._leaders.leases.members()
@@ -114,12 +128,14 @@ class SharedBroker(RunningBroker):
         await super().stop_listening()
         if self._keeper is not None:
             await self._keeper.stop()
+        self._relays.close()
         self._peer_listener.close()
         self._peers.close()
 
     async def kill(self) -> None:
         if self._keeper is not None:
             await self._keeper.kill()
+        self._relays.close()
         self._peer_listener.close()
         self._peers.close()
         await super().kill()
