@@ -1,8 +1,8 @@
 """The way of this process's own clients (registry, console) to brokers of other processes.
 
-Such clients have no login: in their own process they connect to a broker without a listener. For another broker they get
-an address in this process too. What comes there goes over TLS between the two brokers, which know each other, and at
-the other end into the listener that the other broker has for its own process.
+Such clients have no login: they connect to the broker of their own process without a listener. For another broker they
+get an address in this process too. What comes there goes over TLS between the two brokers, which know each other, and
+at the other end into the listener that the other broker has for its own process.
 """
 
 from __future__ import annotations

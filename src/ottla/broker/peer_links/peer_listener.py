@@ -9,7 +9,6 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, cast
 
-from ottla import in_process
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.listener import BACKLOG, bind_all, close_all
 from ottla.broker.peer_links.accepted_links import AcceptedLinks
@@ -21,6 +20,7 @@ from ottla.broker.peer_links.peer_certificates import (
     node_of,
 )
 from ottla.events import EventLog
+from ottla.in_process.servers import connect_here
 from ottla.model import Endpoint
 
 logger = EventLog(__name__)
@@ -136,7 +136,7 @@ class PeerListener:
         self._handshakes.discard(task)
         self._relays.add(task)
         try:
-            here = in_process.connect_here(endpoint.host)
+            here = connect_here(endpoint.host)
         except OSError:
             secured.abort()
             return

@@ -67,6 +67,7 @@ class SharedBroker(RunningBroker):
         )
         cluster.peers = self._peers
         self._keeper: LeaseKeeper | None = None
+        self.may_lead = leaders.leases.may_lead
         self._known_live: frozenset[int] = frozenset()
 
     def _find_peer(self, node_id: int) -> PeerAddress | None:
