@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 from tests.app.outbox.drivers import POSTGRESQL, SQLITE, Driver, sqlite_path
-from tests.app.outbox.postgres_server import postgres_server
+from tests.postgres_server import postgres_server
 
 from ottla.app.outbox import Tables
 from ottla.app.outbox.statements import Dialect

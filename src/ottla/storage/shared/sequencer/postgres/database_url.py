@@ -1,0 +1,126 @@
+"""The URL of a database, as libpq reads it, with the schema as a parameter more."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from ottla.errors import ConfigError
+
+DEFAULT_SCHEMA: Final = "ottla"
+DEFAULT_CONNECT_TIMEOUT_SECONDS: Final = 5.0
+# It names the channel of notifications too, and PostgreSQL's names have 63 bytes.
+_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,49}")
+_OWN: Final = ("schema", "connect_timeout")
+_SECRET: Final = ("password", "sslpassword")
+# What asyncpg knows of libpq's parameters, and what it hands to the server.
+_KNOWN: Final = frozenset(
+    (
+        *_OWN,
+        *_SECRET,
+        "application_name",
+        "database",
+        "dbname",
+        "gsslib",
+        "host",
+        "krbsrvname",
+        "options",
+        "passfile",
+        "port",
+        "service",
+        "ssl_max_protocol_version",
+        "ssl_min_protocol_version",
+        "sslcert",
+        "sslcrl",
+        "sslkey",
+        "sslmode",
+        "sslnegotiation",
+        "sslrootcert",
+        "target_session_attrs",
+        "user",
+    )
+)
+
+
+@dataclass(frozen=True, repr=False)
+class DatabaseUrl:
+    """`dsn` is for asyncpg and has the password; the text of the object has none."""
+
+    dsn: str
+    schema: str
+    connect_timeout_seconds: float
+    masked: str
+    has_session_attributes: bool  # whether it says which of several servers will do
+
+    def __str__(self) -> str:
+        return self.masked
+
+    def __repr__(self) -> str:
+        return f"DatabaseUrl({self.masked!r})"
+
+    @property
+    def quoted_schema(self) -> str:
+        return f'"{self.schema}"'
+
+
+def parse_database_url(text: str) -> DatabaseUrl:
+    """Messages of the ConfigError contain nothing of the URL but names of parameters: it may have a password."""
+    try:
+        parts = urlsplit(text)
+        parameters = parse_qsl(
+            parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)
+        )
+    except ValueError:
+        raise ConfigError("the URL of the database is malformed") from None
+    if parts.scheme not in ("postgresql", "postgres"):
+        raise ConfigError("the URL of a database begins with postgresql://")
+    unknown = sorted({name for name, _ in parameters if name not in _KNOWN})
+    if unknown:
+        raise ConfigError(f"the URL of the database has an unknown parameter: {unknown[0]!r}")
+    own = dict(parameters)
+    schema = own.get("schema", DEFAULT_SCHEMA)
+    if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
+        raise ConfigError(
+            "the schema in the URL of the database has to be up to 50 lower-case letters, digits and underscores"
+        )
+    passed_on = [(name, value) for name, value in parameters if name not in _OWN]
+    return DatabaseUrl(
+        dsn=urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(passed_on), "")),
+        schema=schema,
+        connect_timeout_seconds=_timeout(own.get("connect_timeout")),
+        masked=urlunsplit(
+            (
+                parts.scheme,
+                _masked_netloc(parts.netloc),
+                parts.path,
+                _masked_query(parameters),
+                "",
+            )
+        ),
+        has_session_attributes="target_session_attrs" in own,
+    )
+
+
+def _timeout(value: str | None) -> float:
+    if value is None:
+        return DEFAULT_CONNECT_TIMEOUT_SECONDS
+    if not value.isdecimal() or int(value) == 0:
+        raise ConfigError(
+            "connect_timeout in the URL of the database has to be a number of seconds"
+        )
+    return float(value)
+
+
+def _masked_netloc(netloc: str) -> str:
+    credentials, at, hosts = netloc.rpartition("@")
+    user, colon, _ = credentials.partition(":")
+    return user + (":***" if colon else "") + at + hosts
+
+
+def _masked_query(parameters: list[tuple[str, str]]) -> str:
+    return "&".join(
+        f"{name}={'***' if name in _SECRET else quote(value, safe='/,:.-_')}"
+        for name, value in parameters
+    )
