@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ottla.ports import StorageError
+from ottla.ports import StorageError, StorageUnavailableError
 
 
 class SequencerUnavailableError(StorageError):
     """PostgreSQL did not answer; whether it has done what was asked is unknown."""
 
 
-class ObjectsUnavailableError(StorageError):
+class ObjectsUnavailableError(StorageUnavailableError):
     """The object store did not answer; whether it has done what was asked is unknown."""
 
 

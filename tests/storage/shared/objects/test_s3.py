@@ -404,8 +404,8 @@ def test_secrets_are_nowhere_in_what_is_shown() -> None:
 # SeaweedFS.
 
 
-def test_a_real_store_refuses_wrong_keys_in_one_line(seaweed: S3Server) -> None:
-    url = seaweed.url("x")
+def test_a_real_store_refuses_wrong_keys_in_one_line(shared_s3: S3Server) -> None:
+    url = shared_s3.url("x")
     for wrong, said in (
         (url.replace("secret_access_key=", "secret_access_key=verysecret"), "secret key is wrong"),
         (url.replace("access_key_id=", "access_key_id=no", 1), "access key is unknown"),

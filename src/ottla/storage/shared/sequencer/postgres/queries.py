@@ -133,6 +133,7 @@ def description_text(broker: BrokerDescription) -> str:
             "advertised": dict(broker.advertised),
             "peer": broker.peer,
             "rack": broker.rack,
+            "certificate": broker.certificate,
         }
     )
 
@@ -154,6 +155,7 @@ def _member(entry: Mapping[str, Any]) -> MemberState:
         rack=description["rack"],
         is_live=entry["is_live"],
         applied_revision=entry["applied_revision"],
+        certificate=description["certificate"],
     )
 
 
