@@ -34,6 +34,7 @@ from ottla.storage.shared.storage_urls import StorageUrls
 
 BROKERS: Final = 3
 _LOOK_SECONDS: Final = 0.1
+_PATIENCE_MS: Final = 1000
 
 
 def cluster_demo(record_count: int, failure_count: int) -> int:
@@ -96,8 +97,9 @@ class ClusterDemo(Demo):
             ends = transactions(servers)
         finally:
             codes += [broker.stop() for broker in self._brokers if broker.is_running]
-        good = self._report(verdict, ends)
-        return good if codes == [0] * BROKERS else 1
+        if codes != [0] * BROKERS:
+            raise OttlaError(f"brokers did not stop cleanly: exit codes {codes}")
+        return self._report(verdict, ends)
 
     def _start_storage(self) -> None:
         began = time.monotonic()
@@ -137,7 +139,7 @@ class ClusterDemo(Demo):
         done = committed_orders(admin)
         victim.kill()
         began = time.monotonic()
-        self._wait_for_takeover(admin, victim)
+        self._wait_for_takeover(victim)
         self._terminal.done()
         self._say(
             "kill -9",
@@ -151,7 +153,7 @@ class ClusterDemo(Demo):
         victim.pause()
         began = time.monotonic()
         try:
-            self._wait_for_takeover(admin, victim)
+            self._wait_for_takeover(victim)
         finally:
             victim.resume()
         self._terminal.done()
@@ -170,7 +172,7 @@ class ClusterDemo(Demo):
         """The addresses of the leaders of the orders; empty as long as a partition has none."""
         try:
             topic = admin.describe_topics([ORDERS])[ORDERS]
-        except KafkaError:
+        except (KafkaError, OttlaError):
             return set()
         leaders = [each.leader for each in topic.partitions]
         return (
@@ -179,9 +181,18 @@ class ClusterDemo(Demo):
             else set()
         )
 
-    def _wait_for_takeover(self, admin: Admin, victim: BrokerProcess) -> None:
+    def _wait_for_takeover(self, victim: BrokerProcess) -> None:
         deadline = time.monotonic() + STUCK_SECONDS
-        while not (found := self._leaders(admin)) or victim.address in found:
-            if time.monotonic() > deadline:
-                raise OttlaError(f"nobody has taken over the partitions of {victim.address}")
-            time.sleep(_LOOK_SECONDS)
+        others = ",".join(each.address for each in self._brokers if each is not victim)
+        # A paused broker takes requests and does not answer them.
+        with Admin(bootstrap_servers=others, request_timeout_ms=_PATIENCE_MS) as admin:
+            while not (found := self._leaders(admin)) or victim.address in found:
+                if time.monotonic() > deadline:
+                    raise OttlaError(f"nobody has taken over the partitions of {victim.address}")
+                time.sleep(_LOOK_SECONDS)
+
+    def _show_start(self, done: int) -> None:
+        if done:
+            self._show(done)
+        else:
+            super()._show_start(done)
