@@ -1,7 +1,8 @@
 """Periodic work in the background: consolidation of the tail, and the tasks of the whole cluster.
 
 A round rewrites the oldest rows of several logs into one object. It takes the logs whose rows are old or many, those
-with the oldest rows first. One broker at a time turns the ring of tail tables.
+with the oldest rows first. One broker at a time turns the ring of tail tables, and one deletes objects that nothing
+refers to.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 
 from ottla.events import EventLog
 from ottla.ports import PartitionRef, StorageError
+from ottla.storage.shared.collection import collect_garbage
 from ottla.storage.shared.log.consolidation import (
     MAX_SEGMENT_BYTES,
     Rewrite,
@@ -22,6 +24,7 @@ from ottla.storage.shared.log.consolidation import (
 from ottla.storage.shared.log.partition_log import SharedLog
 from ottla.storage.shared.log.runs import Run
 from ottla.storage.shared.log.store_parts import StoreParts
+from ottla.storage.shared.objects.objects import Objects
 
 logger = EventLog(__name__)
 
@@ -37,23 +40,50 @@ TURN_PAUSE_MS: Final = 30_000
 class Housekeeping:
     """One round at a time."""
 
-    def __init__(self, parts: StoreParts, logs: Mapping[PartitionRef, SharedLog]) -> None:
+    def __init__(
+        self, parts: StoreParts, objects: Objects, logs: Mapping[PartitionRef, SharedLog]
+    ) -> None:
         self._parts = parts
+        self._objects = objects
         self._logs = logs
         self._running: asyncio.Task[None] | None = None
+        self._collecting: asyncio.Task[None] | None = None
         self._next_turn_ms = 0
+        self._next_collection_ms = 0
         self._is_closed = False
 
     def tick(self, now_ms: int) -> None:
-        """Begins a round, unless one runs."""
-        if self._running is None and not self._is_closed:
-            self._running = asyncio.get_running_loop().create_task(self._round(now_ms))
+        """Begins what is due, unless it runs already."""
+        if self._is_closed:
+            return
+        loop = asyncio.get_running_loop()
+        if self._running is None:
+            self._running = loop.create_task(self._round(now_ms))
+        if self._collecting is None and now_ms >= self._next_collection_ms:
+            self._next_collection_ms = now_ms + int(self._parts.options.collect_seconds * 1000)
+            self._collecting = loop.create_task(self._collect())
 
     async def close(self) -> None:
         self._is_closed = True
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
+        tasks = [task for task in (self._running, self._collecting) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _collect(self) -> None:
+        """Deletes objects that nothing refers to, if this broker is the one that does it."""
+        try:
+            await collect_garbage(self._parts.sequencer, self._objects, self._parts.session.id)
+        except StorageError as error:
+            logger.warning(
+                "storage_collection_failed",
+                "objects that are not needed are not deleted now: %(reason)s",
+                reason=str(error),
+            )
+        except Exception as error:
+            logger.bug("storage_collection_impossible", "objects cannot be deleted", error)
+        finally:
+            self._collecting = None
 
     async def _round(self, now_ms: int) -> None:
         try:

@@ -97,7 +97,7 @@ class SharedStore:
         self.claims = Claims(session, self._catalog, self.holders, parts)
         self.leases: Leases = SharedLeases(sequencer, session, self.holders, self.claims)
         self._unclaimed = UnclaimedLogs(sequencer, options, self.claims.logs)
-        self._housekeeping = Housekeeping(parts, self.claims.logs)
+        self._housekeeping = Housekeeping(parts, objects, self.claims.logs)
         session.answered.append(self._catch_up)
         session.reconnected.append(self._reconnected)
 
@@ -295,7 +295,7 @@ class SharedStore:
         await self._lanes.drain()
         with suppress(StorageError):
             await self._deleted_all()
-        self._reads.close()
+        await self._reads.close()
         self._uploads.close()
         self._catalog.close()
         if self._following is not None:
