@@ -51,6 +51,10 @@ class ObjectRange(NamedTuple):
 Relocate = Callable[[], Awaitable[ObjectRange | None]]
 
 
+async def _nowhere() -> ObjectRange | None:
+    return None
+
+
 @dataclass(frozen=True)
 class RangeCacheOptions:
     max_bytes: int = 64 << 20
@@ -162,6 +166,14 @@ class RangeCache:
             waiter = _Waiter(wanted, relocate, asyncio.get_running_loop().create_future())
             self._wait(waiter, wanted, readable_end)
         return waiter.done
+
+    async def fetch(self, wanted: ObjectRange, readable_end: int) -> Buffer:
+        """As `read`, for callers that can wait; ObjectMissingError if there is no such object."""
+        answer = self.read(wanted, readable_end, _nowhere)
+        while isinstance(answer, asyncio.Future):
+            await asyncio.wait({answer})
+            answer = self.read(wanted, readable_end, _nowhere)
+        return answer
 
     def forget(self, key: str) -> None:
         """Drops what is here of an object that nothing refers to any more."""
