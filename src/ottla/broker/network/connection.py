@@ -81,7 +81,7 @@ LINGER_SECONDS = 0.1
 # While small frames are handled, the clock is read once per this many bytes.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
 # The most bytes of requests that are answered together: of small ones fewer, which take longer for their bytes.
-PLAIN_BYTES = 256 << 10
+PLAIN_BYTES = 1 << 20
 PLAIN_BYTES_IF_SMALL = 16 << 10
 PLAIN_REQUESTS_IF_LARGE = 16
 NOWHERE = Endpoint("", 0)
