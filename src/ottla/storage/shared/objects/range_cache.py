@@ -168,11 +168,17 @@ class RangeCache:
         return waiter.done
 
     async def fetch(self, wanted: ObjectRange, readable_end: int) -> Buffer:
-        """As `read`, for callers that can wait; ObjectMissingError if there is no such object."""
+        """As `read`, for callers that can wait, and keep the bytes.
+
+        ObjectMissingError if there is no such object.
+        """
         answer = self.read(wanted, readable_end, _nowhere)
         while isinstance(answer, asyncio.Future):
             await asyncio.wait({answer})
             answer = self.read(wanted, readable_end, _nowhere)
+        if isinstance(answer, memoryview) and 2 * len(answer) < memoryview(answer.obj).nbytes:
+            # The caller may keep it for long: it must not hold all that was fetched with it.
+            return bytes(answer)
         return answer
 
     def forget(self, key: str) -> None:

@@ -92,12 +92,14 @@ class ColdReads:
                 patience_seconds=options.read_budget_seconds,
             ),
         )
-        self.slots = asyncio.Semaphore(options.parallel_reads)
+        # More than requests for objects, since runs that several logs wait for are often fetched together.
+        self.slots = asyncio.Semaphore(4 * options.parallel_reads)
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         for task in self.tasks:
             task.cancel()
+        await self.ranges.close()
 
 
 class ColdLog:
