@@ -94,7 +94,7 @@ class S3Objects:
         return cls(parse_s3_url(url), environment)
 
     def __repr__(self) -> str:
-        return f"S3Objects({self._options.shown})"
+        return f"S3Objects({self._options})"
 
     async def put(self, key: str, parts: Sequence[Buffer]) -> None:
         import obstore
@@ -356,9 +356,7 @@ def _open(options: S3Options, environment: Mapping[str, str]) -> tuple[S3Store, 
             credential_provider=provider,  # type: ignore[arg-type]
         )
     except Exception as error:
-        raise ConfigError(
-            f"{options.shown}: {_first_line(str(error))[:_MESSAGE_CHARACTERS]}"
-        ) from None
+        raise ConfigError(f"{options}: {_first_line(str(error))[:_MESSAGE_CHARACTERS]}") from None
     has_credentials = (
         options.anonymous
         or bool(options.access_key_id)
