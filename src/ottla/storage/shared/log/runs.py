@@ -126,6 +126,10 @@ class Runs:
             first -= 1
         return self._runs[first:]
 
+    def stored(self) -> Sequence[Run]:
+        """The stored segments, below all rows of the tail."""
+        return self._runs[: len(self._runs) - len(self.rows())]
+
     def segments(self) -> list[SegmentInfo]:
         found: list[SegmentInfo] = []
         group: list[Run] = []

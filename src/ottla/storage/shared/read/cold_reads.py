@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any, Final, NoReturn
 
 from ottla.ports import (
@@ -26,6 +26,7 @@ from ottla.storage.shared.errors import (
     SequencerUnavailableError,
 )
 from ottla.storage.shared.objects.objects import Objects
+from ottla.storage.shared.objects.range_cache import ObjectRange, RangeCache, RangeCacheOptions
 from ottla.storage.shared.options import SharedOptions
 from ottla.storage.shared.read.block import Block, block_of
 from ottla.storage.shared.retries import until_available
@@ -80,13 +81,25 @@ class ColdReads:
         self.objects = objects
         self.options = options
         self.metrics = metrics
-        self.cache = ColdCache(options.cold_cache_bytes)
-        self.slots = asyncio.Semaphore(options.parallel_reads)
+        self.cache = ColdCache(options.cold_cache_bytes // 2)
+        # Runs of several partitions lie side by side in an object, and are often read together.
+        self.ranges = RangeCache(
+            objects,
+            RangeCacheOptions(
+                max_bytes=options.cold_cache_bytes // 2,
+                max_flights=options.parallel_reads,
+                first_ahead_bytes=options.read_ahead_bytes,
+                patience_seconds=options.read_budget_seconds,
+            ),
+        )
+        # More than requests for objects, since runs that several logs wait for are often fetched together.
+        self.slots = asyncio.Semaphore(4 * options.parallel_reads)
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         for task in self.tasks:
             task.cancel()
+        await self.ranges.close()
 
 
 class ColdLog:
@@ -265,13 +278,8 @@ class ColdLog:
             raise DamagedError(
                 f"{self._name} at offset {run.base_offset} has neither data nor object"
             )
-        ranges: Sequence[tuple[int, int]] = [(run.position + position, size_bytes)]
-        (data,) = await until_available(
-            lambda: reads.objects.get_ranges(key, ranges),
-            reads.options.read_budget_seconds,
-            reads.options,
-        )
-        return data
+        wanted = ObjectRange(key, run.position + position, size_bytes)
+        return await reads.ranges.fetch(wanted, run.position + run.size_bytes)
 
     async def _load_marks(self, base_offset: int) -> list[Mark]:
         reads = self._reads
