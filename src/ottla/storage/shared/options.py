@@ -32,8 +32,7 @@ class SharedOptions:
     write_budget_seconds: float = 120.0
     # Reading.
     tail_cache_bytes: int = 256 << 20
-    cold_cache_bytes: int = 64 << 20  # of batches, by partition
-    range_cache_bytes: int = 64 << 20  # of parts of objects
+    cold_cache_bytes: int = 64 << 20  # half of it for batches, half for parts of objects
     read_ahead_bytes: int = 1 << 20
     parallel_reads: int = 8
     read_budget_seconds: float = 10.0
@@ -42,4 +41,3 @@ class SharedOptions:
     last_retry_seconds: float = 1.0
     # Housekeeping.
     unclaimed_fresh_seconds: float = 30.0
-    collect_seconds: float = 60.0

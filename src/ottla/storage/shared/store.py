@@ -97,7 +97,7 @@ class SharedStore:
         self.claims = Claims(session, self._catalog, self.holders, parts)
         self.leases: Leases = SharedLeases(sequencer, session, self.holders, self.claims)
         self._unclaimed = UnclaimedLogs(sequencer, options, self.claims.logs)
-        self._housekeeping = Housekeeping(parts, objects, self.claims.logs)
+        self._housekeeping = Housekeeping(parts, self.claims.logs)
         session.answered.append(self._catch_up)
         session.reconnected.append(self._reconnected)
 

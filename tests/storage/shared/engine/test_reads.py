@@ -122,12 +122,12 @@ def test_rewritten_batches_are_read_from_wherever_they_are(play: Play) -> None:
         for offset in (0, 4, 7, 24, 26, 33):
             found = await when_read(partial(again.read, offset, 0, END))
             assert offsets_of(found) == [offset]
-            found = await when_read(partial(again.batch_at_timestamp, 1000 + offset, 0))
-            assert found is not None
-            assert offsets_of(found) == [offset]
-        found = await when_read(again.batch_of_max_timestamp)
-        assert found is not None
-        assert offsets_of(found) == [34]
+            at_time = await when_read(partial(again.batch_at_timestamp, 1000 + offset, 0))
+            assert at_time is not None
+            assert offsets_of(at_time) == [offset]
+        largest = await when_read(again.batch_of_max_timestamp)
+        assert largest is not None
+        assert offsets_of(largest) == [34]
 
     play(scenario)
 

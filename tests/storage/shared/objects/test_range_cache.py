@@ -394,6 +394,22 @@ def test_readers_of_a_joined_range_are_relocated_each_on_its_own() -> None:
     run(test)
 
 
+def test_callers_that_can_wait_share_flights_with_the_others() -> None:
+    async def test() -> None:
+        store = Store()
+        cache = RangeCache(store, SMALL)
+        wanted = ObjectRange("a", 0, 100)
+        got = await asyncio.gather(
+            cache.fetch(wanted, 100), cache.fetch(wanted, 100), read(cache, "a", 0, 100)
+        )
+        assert list(map(bytes, got)) == [DATA[:100]] * 3
+        assert len(store.asked) == 1
+        with pytest.raises(ObjectMissingError):
+            await cache.fetch(ObjectRange("gone", 0, 1), 1)
+
+    run(test)
+
+
 def test_closing_ends_all_reads() -> None:
     async def test() -> None:
         store = Store()

@@ -126,6 +126,10 @@ class Runs:
             first -= 1
         return self._runs[first:]
 
+    def stored(self) -> Sequence[Run]:
+        """The stored segments, below all rows of the tail."""
+        return self._runs[: len(self._runs) - len(self.rows())]
+
     def segments(self, empty_since_ms: int) -> list[SegmentInfo]:
         """The segments; an empty last one counts as written to at `empty_since_ms`."""
         found: list[SegmentInfo] = []

@@ -51,6 +51,10 @@ class ObjectRange(NamedTuple):
 Relocate = Callable[[], Awaitable[ObjectRange | None]]
 
 
+async def _nowhere() -> ObjectRange | None:
+    return None
+
+
 @dataclass(frozen=True)
 class RangeCacheOptions:
     max_bytes: int = 64 << 20
@@ -162,6 +166,20 @@ class RangeCache:
             waiter = _Waiter(wanted, relocate, asyncio.get_running_loop().create_future())
             self._wait(waiter, wanted, readable_end)
         return waiter.done
+
+    async def fetch(self, wanted: ObjectRange, readable_end: int) -> Buffer:
+        """As `read`, for callers that can wait, and keep the bytes.
+
+        ObjectMissingError if there is no such object.
+        """
+        answer = self.read(wanted, readable_end, _nowhere)
+        while isinstance(answer, asyncio.Future):
+            await asyncio.wait({answer})
+            answer = self.read(wanted, readable_end, _nowhere)
+        if isinstance(answer, memoryview) and 2 * len(answer) < memoryview(answer.obj).nbytes:
+            # The caller may keep it for long: it must not hold all that was fetched with it.
+            return bytes(answer)
+        return answer
 
     def forget(self, key: str) -> None:
         """Drops what is here of an object that nothing refers to any more."""

@@ -100,18 +100,22 @@ class ColdReads:
         metrics: EngineMetrics,
     ) -> None:
         self.sequencer = sequencer
+        self.objects = objects
+        self.options = options
+        self.metrics = metrics
+        self.cache = ColdCache(options.cold_cache_bytes // 2)
+        # Runs of several partitions lie side by side in an object, and are often read together.
         self.ranges = RangeCache(
             objects,
             RangeCacheOptions(
-                max_bytes=options.range_cache_bytes,
+                max_bytes=options.cold_cache_bytes // 2,
                 max_flights=options.parallel_reads,
+                first_ahead_bytes=options.read_ahead_bytes,
                 patience_seconds=options.read_budget_seconds,
             ),
         )
-        self.options = options
-        self.metrics = metrics
-        self.cache = ColdCache(options.cold_cache_bytes)
-        self.slots = asyncio.Semaphore(options.parallel_reads)
+        # More than requests for objects, since runs that several logs wait for are often fetched together.
+        self.slots = asyncio.Semaphore(4 * options.parallel_reads)
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -305,12 +309,7 @@ class ColdLog:
                 f"{self._name} at offset {run.base_offset} has neither data nor object"
             )
         wanted = ObjectRange(key, run.position + position, size_bytes)
-        readable_end = run.position + run.size_bytes
-        while True:
-            found = reads.ranges.read(wanted, readable_end, _not_known)
-            if not isinstance(found, asyncio.Future):
-                return found
-            await asyncio.wait([found])
+        return await reads.ranges.fetch(wanted, run.position + run.size_bytes)
 
     async def _load_marks(self, base_offset: int) -> list[Mark]:
         reads = self._reads
@@ -320,11 +319,6 @@ class ColdLog:
             reads.options,
         )
         return decode_marks(encoded or b"")
-
-
-async def _not_known() -> ObjectRange | None:
-    """Where a run is that has moved, the sequencer says when the read is made again."""
-    return None
 
 
 def _offset_of(mark: Mark) -> int:

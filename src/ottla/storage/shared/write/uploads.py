@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.ports import Buffer, StorageError
 from ottla.storage.shared.engine_metrics import EngineMetrics
@@ -16,6 +16,8 @@ from ottla.storage.shared.options import SharedOptions
 from ottla.storage.shared.sequencer.records import WrittenObject
 from ottla.storage.shared.sequencer.sequencer import Sequencer
 from ottla.storage.shared.session import Session
+
+_KEPT_DURATIONS: Final = 64
 
 
 class ObjectRun(NamedTuple):
@@ -51,7 +53,7 @@ class Uploads:
         self._options = options
         self._metrics = metrics
         self._slots = asyncio.Semaphore(options.parallel_puts)
-        self._latencies = RecentLatencies()
+        self._durations = RecentLatencies(_KEPT_DURATIONS)
         self._began: dict[int, float] = {}  # of the uploads that run
         self._late: set[asyncio.Task[Uploaded]] = set()
         self._unused: list[int] = []
@@ -109,7 +111,7 @@ class Uploads:
                 task.add_done_callback(self._note_late)
 
     def _hedge_seconds(self) -> float:
-        median = self._latencies.percentile(0.5)
+        median = self._durations.percentile(0.5)
         if median is None:
             return self._options.slow_put_seconds
         return max(self._options.hedge_factor * median, self._options.min_hedge_seconds)
@@ -127,7 +129,7 @@ class Uploads:
             self._unused.append(object_id)
             raise
         seconds = loop.time() - began
-        self._latencies.add(seconds)
+        self._durations.add(seconds)
         self._metrics.put_seconds.observe(seconds)
         return Uploaded(WrittenObject(object_id, size_bytes), positions)
 
