@@ -202,8 +202,9 @@ def test_a_full_database_refuses_records_and_takes_them_again(storage_url: str) 
     urls = make_storage(storage_url)
     with ottla.Broker(storage=urls.storage) as broker:
         options = {"bootstrap.servers": broker.bootstrap_servers}
-        with ottla.Producer({**options, "retries": 0, "enable.idempotence": False}) as producer:
+        with ottla.Producer(options) as producer:
             first = producer.send("orders", b"one").result(30)
+        with ottla.Producer({**options, "retries": 0, "enable.idempotence": False}) as producer:
             execute(storage_url, _RENAME.format("append", "append_with_room"))
             execute(storage_url, _FULL)
             with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):

@@ -20,6 +20,7 @@ from typing import Any, Final
 from ottla.errors import OttlaError
 
 INSTALL: Final = "pip install 'ottla[demo-cluster]'"
+MACHINE_FOLDER: Final = Path("/usr/lib/postgresql")
 START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 20.0
 _BUCKET: Final = "ottla-demo"
@@ -171,7 +172,7 @@ def find_postgres() -> Path:
     on_path = shutil.which("initdb")
     if on_path is not None:
         folders.append(Path(on_path).resolve().parent)
-    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    folders += sorted(MACHINE_FOLDER.glob("*/bin"), reverse=True)
     for folder in folders:
         if (folder / "initdb").exists() and (folder / "postgres").exists():
             return folder
