@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from tests.shared_brokers.broker_processes import TAKEOVER_SECONDS, BrokerProcesses, wait_until
+from tests.shared_brokers.broker_processes import (
+    TAKEOVER_SECONDS,
+    BrokerProcesses,
+    free_ports,
+    make_storage,
+    members_of,
+    wait_until,
+)
 from tests.shared_brokers.conftest import StartBrokers
 from tests.shared_brokers.deliveries import SteadyProducer, read_all
+
+import ottla
 
 TOPIC = "orders"
 
@@ -99,11 +112,12 @@ def test_a_copy_is_exact_although_brokers_are_killed(start_brokers: StartBrokers
     assert producer.flush(30) == 0
     copier = _Copier(brokers.servers)
     copied = 0
-    kills = iter((0, 2))
+    kills = [2, 0]
     deadline = time.monotonic() + 120
     while copied < count and time.monotonic() < deadline:
         copied += copier.copy_some()
-        if copied > count // 3 and (number := next(kills, None)) is not None:
+        if copied > count // 3 and kills:
+            number = kills.pop()
             brokers.kill(number)
             brokers.start(number)
     copier.close()
@@ -138,7 +152,7 @@ class _Copier:
 
     def copy_some(self) -> int:
         """The number of records that one transaction has copied for certain."""
-        found = [each for each in self._consumer.consume(100, 0.5) if not each.error()]
+        found: list[Any] = [each for each in self._consumer.consume(100, 0.5) if not each.error()]
         if not found:
             return 0
         try:
@@ -159,3 +173,32 @@ class _Copier:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def test_options_of_shared_brokers_have_an_effect(storage_url: str, tmp_path: Path) -> None:
+    """Clients are told racks; links go to the port and the host that the options say."""
+    brokers = BrokerProcesses(tmp_path, make_storage(storage_url), 2)
+    (peer_port,) = free_ports(1)
+    try:
+        brokers.start(
+            0, "--set", "broker.rack=r1", "--set", f"ottla.peer.listener=127.0.0.1:{peer_port}"
+        )
+        advertised = f"ottla.peer.advertised.listener=127.0.0.1:{peer_port}"
+        brokers.start(1, "--set", "broker.rack=r2", "--set", advertised)
+        with ottla.Admin(bootstrap_servers=brokers.servers) as admin:
+            assert {node.rack for node in admin.describe_cluster().nodes} == {"r1", "r2"}
+        with socket.create_connection(("127.0.0.1", peer_port)):
+            pass
+        # The second one says that it is at the first one's port, where another certificate is shown.
+        session = next(each for each in asyncio.run(members_of(storage_url)) if each.rack == "r2")
+        assert session.peer == f"127.0.0.1:{peer_port}"
+    finally:
+        brokers.end()
+
+
+@pytest.mark.parametrize(
+    "name", ["broker.rack", "ottla.peer.listener", "ottla.peer.advertised.listener"]
+)
+def test_options_of_shared_brokers_are_refused_without_a_storage(name: str) -> None:
+    with pytest.raises(ottla.ConfigError, match="no effect without --storage"):
+        ottla.Broker({name: "127.0.0.1:0"})

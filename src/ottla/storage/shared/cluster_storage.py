@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from ottla.errors import ConfigError
 from ottla.ports import Clock, StorageError
+from ottla.ports.errors import InUseError
 from ottla.storage.shared.objects.objects import Objects
 from ottla.storage.shared.sequencer.records import BrokerDescription
 from ottla.storage.shared.storage_check import StorageCheck
 from ottla.storage.shared.storage_urls import StorageUrls
 from ottla.storage.shared.store import SharedStore
+
+# Longer than a lease lasts.
+LEASE_WAIT_SECONDS: Final = 6.0
+LEASE_CHECK_SECONDS: Final = 0.2
 
 
 async def open_as_broker(
@@ -31,7 +38,15 @@ async def open_as_broker(
         broker = BrokerDescription(
             name=name, node_id=node_id, endpoints={}, advertised={}, peer="", rack=rack
         )
-        return await open_shared_store(sequencer, objects, broker, clock)
+        # A broker that was killed has its lease for some seconds yet; one that runs renews it.
+        deadline = asyncio.get_running_loop().time() + LEASE_WAIT_SECONDS
+        while True:
+            try:
+                return await open_shared_store(sequencer, objects, broker, clock)
+            except InUseError:
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+            await asyncio.sleep(LEASE_CHECK_SECONDS)
     except BaseException:
         if objects is not None:
             await objects.close()
