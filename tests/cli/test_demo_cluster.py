@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -43,7 +44,9 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def processes_of(folder: Path) -> list[str]:
     """Command lines of processes that work in a folder."""
-    listed = subprocess.run(["ps", "-A", "-o", "args="], capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "args="], capture_output=True, text=True, check=True
+    )
     return [line for line in listed.stdout.splitlines() if str(folder) in line]
 
 
@@ -51,7 +54,10 @@ def test_missing_servers_are_named_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch, temporary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     needs_spark()
-    monkeypatch.setattr(storage_servers.shutil, "which", lambda name: None)
+    which = shutil.which
+    monkeypatch.setattr(
+        shutil, "which", lambda name, **more: None if name == "initdb" else which(name, **more)
+    )
     monkeypatch.setattr(storage_servers, "find_spec", lambda name: None)
     monkeypatch.setattr(storage_servers, "MACHINE_FOLDER", temporary)
     assert main(["demo", "cluster"]) == 1

@@ -155,7 +155,8 @@ def test_an_imported_folder_answers_as_before(
 
 
 def _last_epoch(state: dict[str, Any]) -> int:
-    return max(epoch for _, _, _, epoch, *_ in state["read_uncommitted"])
+    epochs: list[int] = [epoch for _, _, _, epoch, *_ in state["read_uncommitted"]]
+    return max(epochs)
 
 
 def test_an_import_into_a_bucket_can_be_checked(

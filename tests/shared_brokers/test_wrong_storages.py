@@ -56,7 +56,7 @@ def schema_of(storage_url: str) -> str:
 
 def execute(storage_url: str, sql: str) -> None:
     with psycopg.connect(storage_url.partition("?")[0], autocommit=True) as connection:
-        connection.execute(sql.replace("@", schema_of(storage_url)))  # type: ignore[arg-type]
+        connection.execute(sql.replace("@", schema_of(storage_url)))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -42,16 +43,14 @@ def cluster_demo(record_count: int, failure_count: int) -> int:
     _check_packages()
     java = find_java()
     folder = Path(tempfile.mkdtemp(prefix="ottla-demo-"))
-    postgres, objects = PostgresServer(folder), ObjectStore(folder)
-    try:
-        with sigterm_raises():
-            return ClusterDemo(folder, record_count, failure_count, postgres, objects).run(
-                f"Java {java.version} ({java.origin})"
-            )
-    finally:
-        objects.stop()
-        postgres.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    with ExitStack() as ends:
+        ends.callback(shutil.rmtree, folder, ignore_errors=True)
+        ends.enter_context(sigterm_raises())
+        postgres, objects = PostgresServer(folder), ObjectStore(folder)
+        ends.callback(postgres.stop)
+        ends.callback(objects.stop)
+        demo = ClusterDemo(folder, record_count, failure_count, postgres, objects)
+        return demo.run(f"Java {java.version} ({java.origin})")
 
 
 def _check_packages() -> None:

@@ -63,7 +63,8 @@ def described(urls: StorageUrls) -> str:
         return database
     from ottla.storage.shared.objects.s3_options import parse_s3_url
 
-    return f"{database} and {parse_s3_url(urls.objects)}"
+    bucket = parse_s3_url(urls.objects)
+    return f"{database} and s3://{bucket.bucket}/{bucket.prefix}".removesuffix("/")
 
 
 def open_objects(urls: StorageUrls) -> Objects:
