@@ -369,6 +369,20 @@ def test_two_claims_of_a_new_partition_give_two_epochs(postgres: Place) -> None:
     postgres.play(story)
 
 
+def test_a_released_partition_goes_to_one_of_two_claims(postgres: Place) -> None:
+    async def story(backend: PostgresBackend) -> None:
+        brokers = Brokers(backend)
+        claimed = await brokers.start()
+        await brokers.one.release(brokers.a, {claimed.partition_id: None})
+        async with uncommitted(backend) as first:
+            await claim_all(first.sequencer, brokers.a, refs(1))
+            second = await waiting(backend, brokers.two.claim(brokers.b, refs(1), 0))
+            await first.commit()
+            assert list(await second) == [NotClaimed.HELD]
+
+    postgres.play(story)
+
+
 def test_the_ring_waits_for_readers_and_gives_up_soon(postgres: Place) -> None:
     async def story(backend: PostgresBackend) -> None:
         brokers = Brokers(backend)
