@@ -8,7 +8,11 @@ KERNELS = [
         f"ottla.records.{name}",
         sources=[f"src/ottla/records/{name}.pyx"],
         depends=[
-            f"src/ottla/records/{part}.pxi" for part in ("_one_record", "_murmur2", "_arrow_views")
+            f"src/ottla/records/{part}.pxi"
+            for part in (
+                *("_one_record", "_murmur2", "_arrow_views"),
+                *("_batch_header", "_crc32c", "_spare_memory"),
+            )
         ],
         optional=True,
     )
@@ -16,7 +20,7 @@ KERNELS = [
 ]
 KERNELS += [
     Extension(f"ottla.wire.{name}", sources=[f"src/ottla/wire/{name}.pyx"], optional=True)
-    for name in ("_produce_kernel", "_columns_kernel")
+    for name in ("_produce_kernel", "_columns_kernel", "_group_kernel")
 ]
 
 

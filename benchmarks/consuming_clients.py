@@ -98,9 +98,11 @@ def ottla_poll_arrow(task: Task) -> Done:
     import_module("ottla.records.arrow")
     records = value_bytes = 0
     with ottla_consumer(task) as consumer:
+        # It must not wait for new records at the end, before it reads all of them again.
+        ends = consumer.end_offsets(consumer.assignment())
         watch = Stopwatch(task.seconds)
         while not watch.is_over():
-            polled = consumer.poll_arrow(POLL_SECONDS)
+            polled = consumer.poll_arrow(POLL_SECONDS, end_offsets=ends)
             for batch in polled.batches:
                 value_bytes += pc.sum(pc.binary_length(batch["value"])).as_py()
             records += len(polled)

@@ -18,6 +18,7 @@ from tests.broker.requests import (
     fetch,
     fetch_request,
     fill,
+    new_producer_id,
     on_loop,
     produce,
     produce_request,
@@ -30,6 +31,7 @@ from tests.broker.requests import (
 from tests.storage.conftest import is_about
 
 import ottla
+from ottla.broker.plain_requests import produce as plain_requests
 from ottla.broker.runtime import RunningBroker
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
@@ -255,3 +257,29 @@ def test_a_topic_that_is_deleted_while_a_sync_is_under_way_is_no_trouble_of_the_
             deleting.join(30)
         assert error in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert [line for line in caplog.messages if "storage failed" in line and topic in line] == []
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_a_client_whose_time_is_over_is_told_so_and_may_ask_again(
+    start: Starter, disk: Disk, topic: str, is_plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_plain:
+        monkeypatch.setattr(plain_requests, "read_plain_requests", lambda *_: [])
+    broker = start()
+    with session_with(broker) as writer:
+        create(writer, topic, config=EVERY)
+        fill(writer, topic, b"first")
+        producer_id = new_producer_id(writer)
+        disk.is_free.clear()
+        hasty = produce_request(topic, sequenced(producer_id, 0))
+        hasty.timeout_ms = 100
+        began = time.monotonic()
+        writer.send(hasty, 12)
+        patient = produce_request(topic, sequenced(producer_id, 1))
+        writer.send(patient, 12)
+        assert result_of(writer) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+        assert 0.09 < time.monotonic() - began < 5
+        writer.send(hasty, 12)
+        disk.is_free.set()
+        assert result_of(writer) == (ErrorCode.NONE, 2)
+        assert result_of(writer) == (ErrorCode.NONE, 1), "it was appended once"

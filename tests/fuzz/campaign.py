@@ -1,11 +1,12 @@
 """The long runs, which `make campaign` starts; a failure prints the command that repeats it.
 
 CAMPAIGN_SEED       the seed; random, and printed, unless given
-CAMPAIGN_PARTS      which parts to run: examples,wire,plain,logins,handshakes,batches,disk,torn,sim,scale,groups,faults,
-                    spark,kafka,packaging,history,hostile
+CAMPAIGN_PARTS      which parts to run: examples,wire,plain,plain-groups,logins,handshakes,batches,disk,torn,sim,scale,
+                    groups,faults,spark,kafka,packaging,history,hostile
 CAMPAIGN_ROUNDS     rounds of all tests that Hypothesis makes examples for (10), each with examples that no other has
 CAMPAIGN_FRAMES     mutated frames (1,000,000)
 CAMPAIGN_RECEIVES   receives of Produce frames by two brokers that must not differ (500,000)
+CAMPAIGN_GROUP_RECEIVES  receives of group requests by two brokers that must not differ (200,000)
 CAMPAIGN_LOGINS     mutated logins (50,000)
 CAMPAIGN_HANDSHAKES  mutated handshakes of TLS (5,000)
 CAMPAIGN_BATCHES    mutated record batches (200,000)
@@ -36,6 +37,7 @@ from tests.fuzz.disk import run_disk
 from tests.fuzz.handshakes import run_handshakes
 from tests.fuzz.logins import run_logins
 from tests.fuzz.plain import run_plain
+from tests.fuzz.plain_groups import run_plain_groups
 from tests.fuzz.torn import TEARS, run_torn
 from tests.fuzz.wire import run_wire
 from tests.history.round import SETTINGS
@@ -96,6 +98,16 @@ def plain(folder: Path, seed: int) -> str:
         print(f"  seed {seed + run}: {results[-1]}", flush=True)
         left, run = left - count, run + 1
     return f"{run} pairs of brokers, the last: {results[-1]}"
+
+
+def plain_groups(folder: Path, seed: int) -> str:
+    left, run, tally = number("CAMPAIGN_GROUP_RECEIVES", 200_000), 0, None
+    while left > 0:
+        count = min(left, RECEIVES_PER_BROKER)
+        tally = run_plain_groups(folder / str(run), seed + run, count)
+        print(f"  seed {seed + run}: {tally}", flush=True)
+        left, run = left - count, run + 1
+    return f"{run} pairs of brokers, the last: {tally}"
 
 
 def logins(folder: Path, seed: int) -> str:
@@ -195,6 +207,7 @@ PARTS: dict[str, Callable[[Path, int], str]] = {
     "examples": examples,
     "wire": wire,
     "plain": plain,
+    "plain-groups": plain_groups,
     "logins": logins,
     "handshakes": handshakes,
     "batches": batches,

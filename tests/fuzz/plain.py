@@ -86,7 +86,7 @@ class Client(asyncio.Transport):
         self.closed = False
         self.connection = Connection(running.server, plaintext_listener())
         if not answers_plain:
-            self.connection._handle_plain = None
+            self.connection._answers_plain = False
         self.connection.connection_made(self)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:

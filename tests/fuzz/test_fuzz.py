@@ -10,6 +10,7 @@ from tests.fuzz.disk import run_disk
 from tests.fuzz.handshakes import run_handshakes
 from tests.fuzz.logins import run_logins
 from tests.fuzz.plain import run_plain
+from tests.fuzz.plain_groups import run_plain_groups
 from tests.fuzz.torn import TEARS, run_torn
 from tests.fuzz.wire import run_wire
 
@@ -34,6 +35,15 @@ def test_requests_answered_together_are_answered_as_one_by_one(tmp_path: Path) -
     print(tally)
     assert tally.receives == 800
     assert tally.batches > 500
+    assert tally.closed > 10
+
+
+def test_plain_group_requests_are_answered_as_by_handlers(tmp_path: Path) -> None:
+    tally = run_plain_groups(tmp_path, SEED, receives=1_000)
+    print(tally)
+    assert tally.receives >= 1_000
+    assert tally.generations > 20
+    assert tally.offsets > 5
     assert tally.closed > 10
 
 

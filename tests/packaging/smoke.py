@@ -20,6 +20,7 @@ KERNELS = (
     "records._offset_kernel",
     "wire._columns_kernel",
     "wire._produce_kernel",
+    "wire._group_kernel",
 )
 
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.fuzz.mutations import mutate
 
-from ottla.wire import _produce_kernel_py
+from ottla.wire import _produce_kernel_py, plain_produce
 from ottla.wire._produce_kernel_py import MAX_BATCHES
 from ottla.wire.compile import decode_message
 from ottla.wire.framing import frame_request
@@ -245,3 +245,31 @@ def test_records_are_not_copied(kernel: Any) -> None:
     ((*_, batches),) = kernel.read_plain_requests(memoryview(data), 0, len(data))
     data[data.index(b"records")] = ord("R")
     assert bytes(batches[0][3]) == b"Records"
+
+
+@given(
+    sent=st.lists(
+        st.tuples(st.integers(3, 13), st.none() | st.text(max_size=300), INT32), max_size=4
+    )
+)
+def test_timeouts_are_found_in_what_was_received(sent: list[tuple[int, str | None, int]]) -> None:
+    partition = PartitionProduceData(index=0, records=b"r")
+    data = b"".join(
+        frame_request(
+            ProduceRequest(
+                transactional_id=name,
+                acks=-1,
+                timeout_ms=timeout_ms,
+                topic_data=[TopicProduceData(name="t", partition_data=[partition])],
+            ),
+            version,
+            5,
+            "c",
+        )
+        for version, name, timeout_ms in sent
+    )
+    received = memoryview(bytearray(data))
+    requests = plain_produce.read_plain_requests(received, 0, len(data))
+    assert len(requests) == len(sent)
+    found = plain_produce.timeouts_of(received, 0, requests)
+    assert found == [timeout_ms for _, _, timeout_ms in sent]

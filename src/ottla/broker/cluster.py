@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from ottla.broker.catalog_changes import CatalogChanges, Decide, Decision
@@ -38,6 +39,12 @@ T = TypeVar("T")
 logger = EventLog(__name__)
 
 LOGIN_SECRET_BYTES = 32
+
+
+class Housekeeping(enum.Enum):
+    """Periodic work that one node of the whole cluster does."""
+
+    DELETIONS = "removing the data of deleted topics"
 
 
 class Cluster:
@@ -79,6 +86,8 @@ class Cluster:
         # Changes of partitions by clients with a quota, counted over all nodes of this process.
         self.mutation_usage: Usage[ClientKey, TokenBucket] = Usage(TokenBucket)
         self.peers: Peers = NoPeers()
+        # Whether this process does a task of the whole cluster; another one may, where several have one store.
+        self.is_housekeeper: Callable[[Housekeeping], bool] = lambda _task: True
         self.deletion = TopicDeletion(
             store=store,
             catalog=self.catalog,
@@ -178,6 +187,10 @@ class Cluster:
     def controller_id(self) -> int:
         """The live node that clients see as the controller; all nodes do what they ask of it."""
         return self.members.first_live
+
+    def keeps_house(self, node_id: int, task: Housekeeping) -> bool:
+        """Whether a node does the work that one node of the whole cluster does."""
+        return self.is_first_here(node_id) and self.is_housekeeper(task)
 
     def is_first_here(self, node_id: int) -> bool:
         """Whether a node does the work that is done once in a process."""

@@ -57,6 +57,7 @@ class Node:
         self.telemetry = Telemetry(self.node_id, cluster, self.options)
         # Whether its metrics are served: only then are clients asked for theirs.
         self.has_metrics_page = False
+        self._may_lead = True
         self.uptime = Uptime(cluster.clock.monotonic_seconds)
         self.patterns = SubscriptionPatterns(cluster.catalog, cluster.share, self._may_describe)
         self.groups = Coordinators(
@@ -78,6 +79,17 @@ class Node:
             uptime=self.uptime,
             perform=MarkerSender(self.node_id, cluster).send,
         )
+
+    def set_may_lead(self, may_lead: bool) -> None:
+        """Suspends all that only a leader or coordinator may do, when its lease has passed; or resumes it."""
+        if may_lead is self._may_lead:
+            return
+        self._may_lead = may_lead
+        for part in (self.partitions, self.groups, self.transactions):
+            if may_lead:
+                part.resume()
+            else:
+                part.suspend()
 
     def _may_describe(self, caller: object, topic_name: str) -> bool:
         """Whether a caller may know of a topic that its pattern matches."""

@@ -184,6 +184,9 @@ class RunningBroker:
         self._inherited = inherited
         # Called before a node handles the requests of a receive.
         self.before_requests: Callable[[], None] | None = None
+        # Asked before a node handles the requests of a receive, where leadership is for a time: whether its lease
+        # lasts. Otherwise only Fetch is answered.
+        self.may_lead: Callable[[], bool] | None = None
         self._instruments = instruments
         self.cluster = cluster
         intercept = instruments.intercept_between_nodes
@@ -331,13 +334,25 @@ class RunningBroker:
         if self._instruments.intercept is not None:
             server.apis = self._instruments.intercept(server.apis)
         server.apis_between_nodes = self._apis_between_nodes
-        server.before_requests = self.before_requests
+        server.before_requests = self._checks_before_requests(node)
         if self._settings.is_watched or request_counts.logger.shows_debug:
             server.observe_requests()
         await server.bind()
         self.servers[node_id] = server
         self.addresses[node_id] = dict(node.endpoints)
         return server
+
+    def _checks_before_requests(self, node: Node) -> Callable[[], None] | None:
+        before, may_lead = self.before_requests, self.may_lead
+        if may_lead is None:
+            return before
+
+        def check() -> None:
+            if before is not None:
+                before()
+            node.set_may_lead(may_lead())
+
+        return check
 
     async def tell_pages(self, connection: socket.socket) -> None:
         """Tells metrics and internals over a connection to whoever has started this process."""

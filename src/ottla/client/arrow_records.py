@@ -64,14 +64,21 @@ class ArrowRecords:
 
 
 def columns_for(
-    schema: Any, deserializers: Iterable[Deserializer], interceptors: ConsumerInterceptors
+    schema: Any,
+    deserializers: Iterable[Deserializer],
+    interceptors: ConsumerInterceptors,
+    last: RecordColumns | None,
 ) -> RecordColumns:
-    """The columns to fill; an error if the consumer has deserializers or interceptors."""
+    """The columns to fill, the last ones if they fit; an error if the consumer has deserializers or interceptors."""
     if interceptors or any(type(each) is not BytesDeserializer for each in deserializers):
         raise IllegalStateError(
             "poll_arrow returns keys and values as bytes: it needs a consumer without deserializers "
             "and interceptors"
         )
-    from ottla.records.arrow import RecordColumns
+    from ottla.records.arrow import SCHEMA, RecordColumns
 
-    return RecordColumns() if schema is None else RecordColumns(schema)
+    wanted = SCHEMA if schema is None else schema
+    # An error may have left rows behind that no poll returned.
+    if last is not None and not last.row_count and last.schema.equals(wanted, check_metadata=True):
+        return last
+    return RecordColumns(wanted)

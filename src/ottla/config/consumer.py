@@ -214,6 +214,14 @@ class ConsumerConfig(ClientConfig):
         many=True,
         doc="The assignors that this member can use, the preferred one first.",
     )
+    # Kafka's default is 65536: ADR 0075.
+    receive_buffer_bytes: int = option(
+        OptionType.INT,
+        -1,
+        at_least=-1,
+        doc="The size of the receive buffer of sockets; -1 leaves it to the operating system, which lets it grow. "
+        "Kafka's 65536 make the broker wait for the consumer in the middle of every large response.",
+    )
     session_timeout_ms: int = option(
         OptionType.INT,
         45_000,

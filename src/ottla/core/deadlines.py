@@ -39,35 +39,36 @@ class Deadlines(Generic[K]):
         return len(self._due_ms)
 
     def next_ms(self) -> int | None:
-        """When to look for due keys again; never later than the first deadline."""
-        self._settle()
-        return self._heap[0][0] if self._heap else None
+        """When to look for due keys again; never later than the first deadline.
+
+        It may be earlier, as long as one that has moved later is not corrected.
+        """
+        while self._heap:
+            queued_ms, _, key = self._heap[0]
+            if self._queued_ms.get(key) == queued_ms:
+                if key in self._due_ms:
+                    return queued_ms
+                del self._queued_ms[key]
+            # The key was cancelled, or is queued at another time.
+            heapq.heappop(self._heap)
+        return None
 
     def pop_due(self, now_ms: int) -> K | None:
         """Removes and returns the key that was due first, if any is due."""
-        self._settle()
-        if not self._heap or self._heap[0][0] > now_ms:
-            return None
-        _, _, key = heapq.heappop(self._heap)
-        del self._queued_ms[key]
-        del self._due_ms[key]
-        return key
+        while self._heap and self._heap[0][0] <= now_ms:
+            queued_ms, _, key = heapq.heappop(self._heap)
+            if self._queued_ms.get(key) != queued_ms:
+                continue  # an earlier entry of this key was pushed after it
+            del self._queued_ms[key]
+            due_ms = self._due_ms.get(key)
+            if due_ms == queued_ms:
+                del self._due_ms[key]
+                return key
+            if due_ms is not None:
+                self._push(key, due_ms)
+        return None
 
     def _push(self, key: K, due_ms: int) -> None:
         self._count += 1
         self._queued_ms[key] = due_ms
         heapq.heappush(self._heap, (due_ms, self._count, key))
-
-    def _settle(self) -> None:
-        """Drops outdated entries from the top of the heap."""
-        while self._heap:
-            queued_ms, _, key = self._heap[0]
-            due_ms = self._due_ms.get(key)
-            if due_ms == queued_ms and self._queued_ms.get(key) == queued_ms:
-                return
-            heapq.heappop(self._heap)
-            if self._queued_ms.get(key) != queued_ms:
-                continue  # an earlier entry of this key was pushed after it
-            del self._queued_ms[key]
-            if due_ms is not None:
-                self._push(key, due_ms)

@@ -19,6 +19,9 @@ from ottla.records.columns import BuiltColumns, Section
 include "_one_record.pxi"
 include "_murmur2.pxi"
 include "_arrow_views.pxi"
+include "_batch_header.pxi"
+include "_crc32c.pxi"
+include "_spare_memory.pxi"
 
 cdef enum:
     # A section with at least this number of bytes is likely to reach its limit.
@@ -29,6 +32,8 @@ cdef enum:
     VALUE = 2
     TIMESTAMP = 4
     HEADERS = 8
+    # Bits of a batch's attributes: a codec, and control batches.
+    ATTRIBUTES_OF_OTHERS = 0x27
 
 assert (KEY, VALUE, TIMESTAMP, HEADERS) == (
     columns.KEY, columns.VALUE, columns.TIMESTAMP, columns.HEADERS
@@ -44,9 +49,14 @@ cdef class Memory:
     cdef uint8_t *start
     cdef Py_ssize_t size
     cdef int64_t view_count
+    # How large the memory is that columns use again later; 0: it is not kept.
+    cdef size_t spare_size
 
     def __dealloc__(self):
-        free(self.start)
+        if self.spare_size:
+            keep_memory(self.start, self.spare_size)
+        else:
+            free(self.start)
 
     def __len__(self):
         return self.size
@@ -63,7 +73,8 @@ cdef Memory taken(Output *output):
     """The written bytes, as an object; the output is empty after that."""
     cdef Memory memory = Memory.__new__(Memory)
     # Arrow needs an address even for zero bytes.
-    reserve(output, 1)
+    if output.start == NULL:
+        reserve(output, 1)
     memory.start = output.start
     memory.size = output.used
     output[0] = Output(NULL, 0, 0)
@@ -73,7 +84,7 @@ cdef Memory taken(Output *output):
 # ---------------------------------------------------------------- records to columns
 
 cdef struct Bits:
-    # Empty until the first null.
+    # Of no meaning while all rows are valid, or none.
     Output output
     int64_t null_count
 
@@ -98,13 +109,50 @@ cdef struct Built:
     BlobColumn header_value
 
 
+cdef Memory taken_column(Output *output):
+    """As `taken`, of a column: its memory is used again when the program has dropped it."""
+    cdef size_t size = output.size
+    cdef uint8_t *start
+    cdef Memory memory
+    if size > 2 * output.used + LEAST_SPARE_BYTES:
+        # The program may keep it for long.
+        size = max(output.used, <size_t> 1)
+        start = <uint8_t *> realloc(output.start, size)
+        if start != NULL:
+            output.start = start
+            output.size = size
+    memory = taken(output)
+    memory.spare_size = size
+    return memory
+
+
+cdef int prepare(Output *output, size_t size) except -1:
+    """Give an output without content memory of about the size that it will have."""
+    cdef Spare found
+    if size > output.size and size >= LEAST_SPARE_BYTES:
+        found = find_memory(size)
+        free(output.start)
+        output[0] = Output(found.start, 0, found.size)
+    return 0
+
+
+cdef int fill_bits(Bits *bits, int64_t row, int byte) except -1:
+    """Store that of the rows so far all are valid, or none."""
+    cdef size_t size = (row >> 3) + 1
+    bits.output.used = 0
+    reserve(&bits.output, size)
+    memset(bits.output.start, byte, size)
+    bits.output.used = size
+    return 0
+
+
 cdef int mark_slowly(Bits *bits, int64_t row, bint valid) except -1:
     cdef size_t at = row >> 3
     cdef uint8_t below = <uint8_t> ((1 << (row & 7)) - 1)
     if not bits.null_count:
-        bits.output.used = 0
-        reserve(&bits.output, at + 1)
-        memset(bits.output.start, 0xFF, at + 1)
+        fill_bits(bits, row, 0xFF)
+    elif bits.null_count == row:
+        fill_bits(bits, row, 0)
     elif at >= bits.output.used:
         reserve(&bits.output, 1)
         bits.output.start[at] = 0
@@ -116,8 +164,12 @@ cdef int mark_slowly(Bits *bits, int64_t row, bint valid) except -1:
 
 
 cdef inline int mark(Bits *bits, int64_t row, bint valid) except -1:
-    """Record whether the next row is valid; the bits are stored from the first null on."""
-    if valid and not bits.null_count:
+    """Record whether the next row is valid; bits are stored once there are both valid rows and nulls."""
+    if valid:
+        if not bits.null_count:
+            return 0
+    elif bits.null_count == row:
+        bits.null_count += 1
         return 0
     return mark_slowly(bits, row, valid)
 
@@ -131,11 +183,10 @@ cdef inline int put_int32(Output *output, int64_t number) except -1:
     return 0
 
 
-cdef inline int put_int64(Output *output, int64_t number) except -1:
-    reserve(output, 8)
-    memcpy(output.start + output.used, &number, 8)
-    output.used += 8
-    return 0
+cdef inline void put_field(BlobColumn *column, const uint8_t *data, int64_t size) noexcept:
+    """Add bytes for which there is room."""
+    memcpy(column.data.start + column.data.used, data, size)
+    column.data.used += size
 
 
 cdef inline int put_blob(
@@ -145,8 +196,7 @@ cdef inline int put_blob(
     mark(&column.valid, row, size >= 0)
     if size > 0:
         reserve(&column.data, size)
-        memcpy(column.data.start + column.data.used, data, size)
-        column.data.used += size
+        put_field(column, data, size)
     return put_int32(&column.offsets, column.data.used)
 
 
@@ -213,12 +263,14 @@ cdef object taken_bits(Bits *bits, int64_t row_count):
     """The validity of `row_count` rows; None if all are valid."""
     if not bits.null_count:
         return None
+    if bits.null_count == row_count:
+        fill_bits(bits, row_count - 1, 0)
     # Rows that were forgotten may have left bits behind the last.
     bits.output.used = (row_count + 7) >> 3
     if row_count & 7:
         bits.output.start[row_count >> 3] &= <uint8_t> ((1 << (row_count & 7)) - 1)
     bits.null_count = 0
-    return taken(&bits.output)
+    return taken_column(&bits.output)
 
 
 cdef tuple taken_blobs(BlobColumn *column, int64_t row_count):
@@ -226,8 +278,8 @@ cdef tuple taken_blobs(BlobColumn *column, int64_t row_count):
     return (
         null_count,
         taken_bits(&column.valid, row_count),
-        taken(&column.offsets),
-        taken(&column.data),
+        taken_column(&column.offsets),
+        taken_column(&column.data),
     )
 
 
@@ -239,6 +291,10 @@ cdef class ColumnsBuilder:
     cdef int64_t wanted
     cdef int64_t units_per_ms
     cdef bint busy
+    # How many bytes of records will be appended, as far as the caller knows.
+    cdef public int64_t expected_bytes
+    # What the last columns had: the next ones are likely to have as much.
+    cdef size_t last_key_bytes
 
     def __cinit__(
         self, int64_t wanted, int64_t units_per_ms=1, int64_t limit_bytes=INT32_MAX
@@ -267,6 +323,9 @@ cdef class ColumnsBuilder:
 
     cdef int begin(self) except -1:
         """Offsets begin with 0."""
+        self.built.key.offsets.used = self.built.value.offsets.used = 0
+        self.built.headers_offsets.used = 0
+        self.built.header_key.offsets.used = self.built.header_value.offsets.used = 0
         put_int32(&self.built.key.offsets, 0)
         put_int32(&self.built.value.offsets, 0)
         put_int32(&self.built.headers_offsets, 0)
@@ -290,6 +349,39 @@ cdef class ColumnsBuilder:
             max(self.built.header_key.data.used, self.built.header_value.data.used),
         )
 
+    cdef int make_room(self, int64_t rows, size_t value_bytes) except -1:
+        """Reserve memory for that many more rows with values of so many bytes; keys and headers get theirs later."""
+        cdef Built *built = &self.built
+        cdef int64_t likely_bytes, likely_rows
+        if not built.row_count:
+            likely_bytes = min(max(self.expected_bytes, <int64_t> value_bytes), self.limit_bytes)
+            likely_rows = rows + 1
+            if value_bytes:
+                likely_rows = 1 + <int64_t> (<double> rows * likely_bytes / value_bytes)
+            prepare(&built.offsets, 8 * likely_rows)
+            if self.wanted & TIMESTAMP:
+                prepare(&built.timestamps, 8 * likely_rows)
+            if self.wanted & KEY:
+                prepare(&built.key.offsets, 4 * likely_rows)
+                prepare(&built.key.data, self.last_key_bytes)
+            if self.wanted & VALUE:
+                prepare(&built.value.offsets, 4 * likely_rows)
+                prepare(&built.value.data, likely_bytes)
+            if self.wanted & HEADERS:
+                prepare(&built.headers_offsets, 4 * likely_rows)
+            self.begin()
+        reserve(&built.offsets, 8 * rows)
+        if self.wanted & TIMESTAMP:
+            reserve(&built.timestamps, 8 * rows)
+        if self.wanted & KEY:
+            reserve(&built.key.offsets, 4 * rows)
+        if self.wanted & VALUE:
+            reserve(&built.value.offsets, 4 * rows)
+            reserve(&built.value.data, value_bytes)
+        if self.wanted & HEADERS:
+            reserve(&built.headers_offsets, 4 * rows)
+        return 0
+
     def append(
         self, payload, int64_t count, int64_t base_offset, int64_t base_timestamp, append_time_ms,
         int64_t start_offset=0, int64_t end_offset=INT64_MAX,
@@ -311,6 +403,7 @@ cdef class ColumnsBuilder:
             # Headers without bytes of their own are counted by 32 bits as well.
             if max(self.largest(), self.built.header_count) + view.len > self.limit_bytes:
                 raise too_large()
+            self.make_room(count, view.len)
             before = self.built
             try:
                 self.decode(
@@ -325,17 +418,118 @@ cdef class ColumnsBuilder:
             self.busy = False
             PyBuffer_Release(&view)
 
+    def append_batches(
+        self, buf, Py_ssize_t position, int64_t start_offset, int64_t end_offset,
+        bint checks_crcs, bint takes_transactional,
+    ):
+        """Add the plain batches from a position of the buffer on, as far as they are below the end offset.
+
+        Plain ones are complete, of magic 2, not compressed, and data. Returns the position behind them, the next
+        offset, the last one's leader epoch, the timestamp type, and the number of rows. It stops, without an error, at
+        every other batch, at transactional ones that it does not take, at a new timestamp type, and at what is corrupt
+        or too large.
+        """
+        cdef Py_buffer view
+        cdef Built before, first
+        cdef const uint8_t *at
+        cdef int64_t size, last_offset
+        cdef int64_t rows = 0
+        cdef int64_t value_bytes = 0
+        cdef int64_t room_bytes
+        cdef int64_t epoch = -1
+        cdef int timestamp_type = -1
+        cdef Py_ssize_t begin = position
+        cdef Py_ssize_t end
+        cdef int refused = ATTRIBUTES_OF_OTHERS if takes_transactional else ATTRIBUTES_OF_OTHERS | 0x10
+        if self.busy:
+            raise RuntimeError("another call appends to the columns")
+        PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
+        try:
+            self.busy = True
+            if position < 0 or position > view.len:
+                raise ValueError("there is no such position")
+            end_offset = max(end_offset, 0)
+            room_bytes = self.limit_bytes - max(self.largest(), self.built.header_count)
+            end = position
+            while True:
+                at = <const uint8_t *> view.buf + end
+                size = whole_batch_bytes(at, view.len - end)
+                if not size or big_endian(at + 21, 2) & refused:
+                    break
+                if timestamp_type >= 0 and timestamp_type != at[22] >> 3 & 1:
+                    break
+                if not 0 <= big_endian(at + 57, 4) <= (size - 61) // RECORD_BYTES:
+                    break
+                last_offset = big_endian(at + 23, 4)
+                if last_offset < 0 or not 0 <= big_endian(at, 8) < end_offset - last_offset:
+                    break
+                if value_bytes + size - 61 > room_bytes:
+                    break
+                timestamp_type = at[22] >> 3 & 1
+                rows += big_endian(at + 57, 4)
+                value_bytes += size - 61
+                end += size
+            if end == position:
+                return position, start_offset, epoch, timestamp_type, 0
+            self.make_room(rows, value_bytes)
+            first = self.built
+            try:
+                while position < end:
+                    at = <const uint8_t *> view.buf + position
+                    size = whole_batch_bytes(at, end - position)
+                    rows -= big_endian(at + 57, 4)
+                    value_bytes -= size - 61
+                    if not size or rows < 0 or value_bytes < 0:
+                        break  # a writable buffer has changed since
+                    if checks_crcs and ottla_crc32c(0, at + 21, size - 21) != (
+                        <uint32_t> big_endian(at + 17, 4)
+                    ):
+                        break
+                    before = self.built
+                    try:
+                        self.decode(
+                            at + 61, size - 61, big_endian(at + 57, 4), big_endian(at, 8),
+                            big_endian(at + 27, 8), timestamp_type, big_endian(at + 35, 8),
+                            start_offset, end_offset,
+                        )
+                    except (CorruptRecordsError, OverflowError):
+                        rewind(&self.built, &before)
+                        break
+                    epoch = big_endian(at + 12, 4)
+                    start_offset = max(start_offset, big_endian(at, 8) + big_endian(at + 23, 4) + 1)
+                    position += size
+            except BaseException:
+                rewind(&self.built, &first)
+                raise
+            if position == begin:
+                timestamp_type = -1
+            return (
+                position, start_offset, epoch, timestamp_type,
+                self.built.row_count - first.row_count,
+            )
+        finally:
+            self.busy = False
+            PyBuffer_Release(&view)
+
     cdef int decode(
         self, const uint8_t *at, Py_ssize_t size_bytes, int64_t count, int64_t base_offset,
         int64_t base_timestamp, bint appended, int64_t append_time, int64_t start_offset,
         int64_t end_offset,
     ) except -1:
+        """Read records into memory that `make_room` has reserved."""
         cdef const uint8_t *end = at + size_bytes
         cdef Fields fields
         cdef int64_t index, offset
         cdef int64_t timestamp = append_time
         cdef int64_t wanted = self.wanted
+        cdef int64_t most_timestamp = INT64_MAX // self.units_per_ms
         cdef Built *built = &self.built
+        cdef int64_t row = built.row_count
+        cdef int64_t *offsets = <int64_t *> built.offsets.start
+        cdef int64_t *timestamps = <int64_t *> built.timestamps.start
+        cdef int32_t *key_ends = <int32_t *> built.key.offsets.start
+        cdef int32_t *value_ends = <int32_t *> built.value.offsets.start
+        cdef bint valid
         cdef int why
         for index in range(count):
             why = parse(at, end, &fields)
@@ -351,34 +545,49 @@ cdef class ColumnsBuilder:
             offset = base_offset + fields.offset_delta
             if offset < start_offset or offset >= end_offset:
                 continue
-            put_int64(&built.offsets, offset)
+            offsets[row] = offset
             if wanted & TIMESTAMP:
-                self.put_timestamp(timestamp)
+                valid = -most_timestamp <= timestamp <= most_timestamp
+                mark(&built.timestamps_valid, row, valid)
+                timestamps[row] = timestamp * self.units_per_ms if valid else 0
             if wanted & KEY:
-                put_blob(&built.key, built.row_count, fields.key, fields.key_bytes)
+                mark(&built.key.valid, row, fields.key_bytes >= 0)
+                if fields.key_bytes > 0:
+                    reserve(&built.key.data, fields.key_bytes)
+                    put_field(&built.key, fields.key, fields.key_bytes)
+                key_ends[row + 1] = <int32_t> built.key.data.used
             if wanted & VALUE:
-                put_blob(&built.value, built.row_count, fields.value, fields.value_bytes)
+                mark(&built.value.valid, row, fields.value_bytes >= 0)
+                if fields.value_bytes > 0:
+                    put_field(&built.value, fields.value, fields.value_bytes)
+                value_ends[row + 1] = <int32_t> built.value.data.used
             if wanted & HEADERS:
-                self.put_header_list(&fields, index)
-            built.row_count += 1
+                if fields.header_count:
+                    self.put_header_list(&fields, row, index)
+                else:
+                    mark(&built.headers_valid, row, False)
+                    put_int32(&built.headers_offsets, built.header_count)
+            row += 1
         if at != end:
             raise CorruptRecordsError("bytes follow the last record")
+        built.row_count = row
+        built.offsets.used = 8 * row
+        if wanted & TIMESTAMP:
+            built.timestamps.used = 8 * row
+        if wanted & KEY:
+            built.key.offsets.used = 4 * (row + 1)
+        if wanted & VALUE:
+            built.value.offsets.used = 4 * (row + 1)
         return 0
 
-    cdef inline int put_timestamp(self, int64_t timestamp) except -1:
-        cdef int64_t most = INT64_MAX // self.units_per_ms
-        cdef bint valid = -most <= timestamp <= most
-        mark(&self.built.timestamps_valid, self.built.row_count, valid)
-        return put_int64(&self.built.timestamps, timestamp * self.units_per_ms if valid else 0)
-
-    cdef int put_header_list(self, const Fields *fields, int64_t index) except -1:
+    cdef int put_header_list(self, const Fields *fields, int64_t row, int64_t index) except -1:
         """The headers of a parsed record; checks again, for a writable payload may have changed."""
         cdef Built *built = &self.built
         cdef const uint8_t *at = fields.headers
         cdef int64_t length = 0
         cdef int64_t number
         cdef int why
-        mark(&built.headers_valid, built.row_count, fields.header_count > 0)
+        mark(&built.headers_valid, row, True)
         for number in range(fields.header_count):
             why = read_length(&at, fields.end, &length)
             if why or length < 0:
@@ -400,26 +609,55 @@ cdef class ColumnsBuilder:
         cdef int64_t rows = built.row_count
         cdef int64_t timestamp_nulls = built.timestamps_valid.null_count
         cdef int64_t headers_nulls = built.headers_valid.null_count
+        cdef size_t key_bytes = built.key.data.used
         if self.busy:
             raise RuntimeError("another call appends to the columns")
         finished = BuiltColumns(
             rows,
-            taken(&built.offsets),
+            taken_column(&built.offsets),
             timestamp_nulls,
             taken_bits(&built.timestamps_valid, rows),
-            taken(&built.timestamps),
+            taken_column(&built.timestamps),
             taken_blobs(&built.key, rows),
             taken_blobs(&built.value, rows),
             headers_nulls,
             taken_bits(&built.headers_valid, rows),
-            taken(&built.headers_offsets),
+            taken_column(&built.headers_offsets),
             built.header_count,
             taken_blobs(&built.header_key, built.header_count),
             taken_blobs(&built.header_value, built.header_count),
         )
+        self.last_key_bytes = key_bytes
         built.row_count = built.header_count = 0
         self.begin()
         return finished
+
+
+def repeated_numbers(runs):
+    """A column of 32-bit numbers: each (number, count) of the list, repeated."""
+    cdef Output output = Output(NULL, 0, 0)
+    cdef int64_t count
+    cdef int64_t rows = 0
+    cdef int64_t index
+    cdef int32_t number
+    cdef int32_t *at
+    for _, count in runs:
+        if count < 0 or count > INT32_MAX:
+            raise ValueError("a number cannot be repeated that often")
+        rows += count
+    prepare(&output, 4 * rows)
+    try:
+        reserve(&output, 4 * rows)
+        for number, count in runs:
+            if output.used + 4 * count > <size_t> (4 * rows):
+                raise RuntimeError("the list has changed")
+            at = <int32_t *> (output.start + output.used)
+            for index in range(count):
+                at[index] = number
+            output.used += 4 * count
+        return taken_column(&output)
+    finally:
+        free(output.start)
 
 
 # ---------------------------------------------------------------- columns to records

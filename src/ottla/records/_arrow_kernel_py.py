@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,10 @@ from typing import Final, TypeVar
 
 from ottla.records._client_kernel_py import RecordsBuilder, partition_of_key
 from ottla.records._kernel_py import (
+    _BATCH_HEADER,
+    _LENGTH_FROM,
+    _MAGIC,
+    _TRANSACTIONAL,
     _check_count,
     _check_int64,
     _Fields,
@@ -37,7 +42,17 @@ from ottla.records.record import INT32_MAX, INT64_MAX, INT64_MIN, Buffer, Header
 
 T = TypeVar("T")
 
+_INT32: Final = struct.Struct("=i")
 _MOST_ROWS: Final = 1 << 56
+# What the checksum of a batch begins with.
+_CRC_FROM: Final = 21
+# Bits of a batch's attributes: a codec, and control batches.
+_ATTRIBUTES_OF_OTHERS: Final = 0x27
+
+
+def free_spare_memory() -> int:
+    """Give the memory that is kept for later columns back to the system; returns how many bytes it was."""
+    return 0
 
 
 # Records to columns
@@ -98,6 +113,8 @@ class ColumnsBuilder:
             raise ValueError("there have to be units in a millisecond")
         if not 0 <= limit_bytes <= MOST_COLUMN_BYTES:
             raise ValueError("a column has at most 2 GiB")
+        self.expected_bytes = 0
+        """How many bytes of records will be appended, as far as the caller knows; here lists grow by themselves."""
         self._limit_bytes = limit_bytes
         self._wanted = wanted
         self._units_per_ms = units_per_ms
@@ -170,6 +187,62 @@ class ColumnsBuilder:
             raise
         return self.row_count - rows_before
 
+    def append_batches(
+        self,
+        buf: Buffer,
+        position: int,
+        start_offset: int,
+        end_offset: int,
+        checks_crcs: bool,
+        takes_transactional: bool,
+    ) -> tuple[int, int, int, int, int]:
+        """Add the plain batches from a position of the buffer on, as far as they are below the end offset.
+
+        Plain ones are complete, of magic 2, not compressed, and data. Returns the position behind them, the next
+        offset, the last one's leader epoch, the timestamp type, and the number of rows. It stops, without an error, at
+        every other batch, at transactional ones that it does not take, at a new timestamp type, and at what is corrupt
+        or too large.
+        """
+        from ottla.records.crc import crc32c  # which asks the chosen kernel for its own first
+
+        _check_int64(position, start_offset, end_offset)
+        view = memoryview(buf)
+        if not 0 <= position <= len(view):
+            raise ValueError("there is no such position")
+        refused = _ATTRIBUTES_OF_OTHERS | (0 if takes_transactional else _TRANSACTIONAL)
+        rows_before = self.row_count
+        room_bytes = self._limit_bytes - max(self.size_bytes, len(self._header_key.fields))
+        epoch, timestamp_type = -1, -1
+        while len(view) - position >= _BATCH_HEADER.size:
+            fields = _BATCH_HEADER.unpack_from(view, position)
+            base_offset, length, batch_epoch, magic, crc, attributes, last_delta = fields[:7]
+            end = position + _LENGTH_FROM + length
+            if (
+                magic != _MAGIC
+                or length < _BATCH_HEADER.size - _LENGTH_FROM
+                or end > len(view)
+                or attributes & refused
+                or timestamp_type not in (-1, attributes >> 3 & 1)
+                or min(last_delta, base_offset) < 0
+                or base_offset + last_delta >= end_offset
+                or end - position - _BATCH_HEADER.size > room_bytes
+                or (checks_crcs and crc32c(view[position + _CRC_FROM : end]) != crc)
+            ):
+                break
+            append_time_ms = fields[8] if attributes >> 3 & 1 else None
+            section = view[position + _BATCH_HEADER.size : end]
+            bounds = (start_offset, end_offset)
+            try:
+                self.append(section, fields[12], base_offset, fields[7], append_time_ms, *bounds)
+            except (CorruptRecordsError, OverflowError):
+                break
+            room_bytes -= len(section)
+            timestamp_type = attributes >> 3 & 1
+            epoch = batch_epoch
+            start_offset = max(start_offset, base_offset + last_delta + 1)
+            position = end
+        return position, start_offset, epoch, timestamp_type, self.row_count - rows_before
+
     def _append(self, data: bytes, fields: _Fields, offset: int, timestamp: int) -> None:
         """Add a record that was parsed."""
         _, _, key_at, key_bytes, value_at, value_bytes, header_at, header_count, end = fields
@@ -230,6 +303,13 @@ class ColumnsBuilder:
         )
         self._rewind(0, 0)
         return finished
+
+
+def repeated_numbers(runs: Sequence[tuple[int, int]]) -> Buffer:
+    """A column of 32-bit numbers: each (number, count) of the list, repeated."""
+    if any(not 0 <= count <= INT32_MAX for _, count in runs):
+        raise ValueError("a number cannot be repeated that often")
+    return b"".join(_INT32.pack(number) * count for number, count in runs)
 
 
 # Columns to records

@@ -1,7 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The record kernel of the client, compiled: the same results and errors as _client_kernel_py.py."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+cimport cython
+from cpython.buffer cimport (
+    PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+)
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, uint32_t
@@ -9,6 +12,8 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 include "_one_record.pxi"
 include "_murmur2.pxi"
+include "_batch_header.pxi"
+include "_spare_memory.pxi"
 
 from ottla.records.record import TimestampType
 
@@ -671,6 +676,29 @@ cdef inline uint32_t hash_of(object key) except? 0:
     return murmur2_of(<const uint8_t *> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
 
 
+@cython.no_gc
+cdef class FrameMemory:
+    """Writable memory for a frame, with any content; it is used again when nothing refers to it any more."""
+
+    cdef Spare block
+    cdef Py_ssize_t size
+
+    def __cinit__(self, Py_ssize_t size):
+        if size < 0:
+            raise ValueError("memory cannot have a negative size")
+        self.block = find_memory(size)
+        self.size = size
+
+    def __dealloc__(self):
+        keep_memory(self.block.start, self.block.size)
+
+    def __len__(self):
+        return self.size
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.block.start, self.size, 0, flags)
+
+
 def longest_bytes(items):
     """The size of the largest value, -1 for None; None if a value is neither bytes nor None."""
     cdef Py_ssize_t longest = -1
@@ -711,3 +739,20 @@ def partitions_of_keys(keys, int64_t partition_count):
         else:
             partitions.append((hash_of(key) & <uint32_t> INT32_MAX) % partition_count)
     return partitions
+
+
+def whole_batches(buf):
+    """Where the complete batches at the start of a buffer end, and where the last of them begins; -1: there is none."""
+    cdef Py_buffer view
+    cdef Py_ssize_t position = 0
+    cdef Py_ssize_t last = -1
+    cdef int64_t size
+    PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
+    while True:
+        size = whole_batch_bytes(<const uint8_t *> view.buf + position, view.len - position)
+        if not size:
+            break
+        last = position
+        position += size
+    PyBuffer_Release(&view)
+    return position, last

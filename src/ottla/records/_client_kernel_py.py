@@ -10,6 +10,9 @@ from time import time_ns
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from ottla.records._kernel_py import (
+    _BATCH_HEADER,
+    _LENGTH_FROM,
+    _MAGIC,
     _check_count,
     _check_int64,
     _encode_bytes,
@@ -464,6 +467,15 @@ class RecordsReader(Generic[R]):
         )
 
 
+FrameMemory = bytearray
+"""Writable memory for a frame."""
+
+
+def free_spare_memory() -> int:
+    """Give the memory that is kept for later buffers back to the system; returns how many bytes it was."""
+    return 0
+
+
 def longest_bytes(items: Sequence[object]) -> int | None:
     """The size of the largest item, -1 for None; None if an item is neither bytes nor None."""
     if not isinstance(items, list | tuple):
@@ -511,3 +523,17 @@ def partitions_of_keys(keys: Sequence[bytes | None], partition_count: int) -> li
     if partition_count <= 0:
         raise ValueError("there have to be partitions")
     return [-1 if key is None else partition_of_key(key, partition_count) for key in keys]
+
+
+def whole_batches(buf: Buffer) -> tuple[int, int]:
+    """Where the complete batches at the start of a buffer end, and where the last of them begins; -1: there is none."""
+    view = memoryview(buf)
+    position, last = 0, -1
+    while len(view) - position >= _BATCH_HEADER.size:
+        _, length, _, magic, *_ = _BATCH_HEADER.unpack_from(view, position)
+        size_bytes = _LENGTH_FROM + length
+        if magic != _MAGIC or not _BATCH_HEADER.size <= size_bytes <= len(view) - position:
+            break
+        last = position
+        position += size_bytes
+    return position, last

@@ -78,7 +78,11 @@ cdef inline int read_varint(
         return VARINT_TRUNCATED
     raw = at[0]
     at += 1
-    if raw >= 0x80:
+    if raw >= 0x80 and at < end and at[0] < 0x80:
+        # Most varints have one byte or two.
+        raw = (raw & 0x7F) | <uint64_t> at[0] << 7
+        at += 1
+    elif raw >= 0x80:
         raw &= 0x7F
         while True:
             if shift >= bits:
@@ -113,11 +117,66 @@ cdef inline int read_length(
     return FINE
 
 
+cdef enum:
+    # From here on the first fields of a record fit, whatever they are, if their varints have two bytes at most.
+    QUICK_BYTES = 16
+
+
+cdef inline bint read_short(const uint8_t **position, int64_t *result) noexcept nogil:
+    """A zigzag varint of at most two bytes, which can be read; False for a longer one."""
+    cdef const uint8_t *at = position[0]
+    cdef uint64_t raw = at[0]
+    if raw < 0x80:
+        position[0] = at + 1
+    elif at[1] < 0x80:
+        raw = (raw & 0x7F) | <uint64_t> at[1] << 7
+        position[0] = at + 2
+    else:
+        return False
+    result[0] = <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1)
+    return True
+
+
+cdef inline bint parse_quickly(
+    const uint8_t *at, const uint8_t *end, Fields *fields
+) noexcept nogil:
+    """Read a record of short varints without headers, as most are; False for every other, also a malformed one."""
+    cdef int64_t length = 0
+    cdef const uint8_t *last
+    if end - at < QUICK_BYTES or not read_short(&at, &length) or not 0 <= length <= end - at:
+        return False
+    last = at + length
+    at += 1
+    if not (
+        read_short(&at, &fields.timestamp_delta)
+        and read_short(&at, &fields.offset_delta)
+        and read_short(&at, &fields.key_bytes)
+    ):
+        return False
+    # Behind the key there are two bytes at least: the length of the value, and the number of headers.
+    if fields.offset_delta < 0 or not -1 <= fields.key_bytes <= last - at - 2 or last - at < 2:
+        return False
+    fields.key = at
+    if fields.key_bytes > 0:
+        at += fields.key_bytes
+    if not read_short(&at, &fields.value_bytes) or fields.value_bytes < -1:
+        return False
+    fields.value = at
+    if last - at - 1 != (fields.value_bytes if fields.value_bytes > 0 else 0) or (last - 1)[0]:
+        return False
+    fields.header_count = 0
+    fields.headers = fields.end = last
+    return True
+
+
 cdef inline int parse(const uint8_t *at, const uint8_t *end, Fields *fields) noexcept nogil:
     """Read one record that has to end by `end`."""
     cdef int64_t length = 0
     cdef int64_t number
-    cdef int why = read_varint(&at, end, 32, &length)
+    cdef int why
+    if parse_quickly(at, end, fields):
+        return FINE
+    why = read_varint(&at, end, 32, &length)
     if why:
         return why
     if length < 0:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from ottla.records.arrow_kernel import ColumnsBuilder
+from ottla.records.arrow_kernel import ColumnsBuilder, free_spare_memory, repeated_numbers
 from ottla.records.arrow_schema import SCHEMA, UNITS_PER_MS, pa
 from ottla.records.batch import (
     DEFAULT_LIMIT_BYTES,
@@ -31,8 +30,11 @@ from ottla.records.columns import (
 from ottla.records.errors import CorruptRecordsError
 from ottla.records.record import INT64_MAX, Buffer
 
-_INT32: Final = struct.Struct("=i")
 _KERNEL_COLUMNS: Final = {"key": KEY, "value": VALUE, "timestamp": TIMESTAMP, "headers": HEADERS}
+
+
+# Of columns with the same value in all rows at most this number of rows is kept for the next record batch.
+_MOST_CONSTANT_ROWS: Final = 100_000
 
 
 class _RowRun(NamedTuple):
@@ -42,6 +44,22 @@ class _RowRun(NamedTuple):
     partition: int
     timestamp_type: int
     row_count: int
+
+
+# The columns that runs have, and where their values are in a run.
+_RUN_PLACES: Final = {
+    "topic": _RowRun._fields.index("topic"),
+    "partition": _RowRun._fields.index("partition"),
+    "timestampType": _RowRun._fields.index("timestamp_type"),
+}
+
+
+class AppendedBatches(NamedTuple):
+    """The position behind batches, their next offset, and the leader epoch of the last one."""
+
+    end_position: int
+    next_offset: int
+    leader_epoch: int
 
 
 class RecordColumns:
@@ -68,11 +86,16 @@ class RecordColumns:
         self._runs: list[_RowRun] = []
         self._finished: list[pa.RecordBatch] = []
         self._finished_rows = 0
+        self._constants: dict[str, tuple[object, pa.Array]] = {}
 
     @property
     def row_count(self) -> int:
         """The number of rows collected."""
         return self._finished_rows + self._builder.row_count
+
+    def expect(self, size_bytes: int) -> None:
+        """Say about how many bytes of batches will be appended, so that the columns need not grow in steps."""
+        self._builder.expected_bytes = size_bytes
 
     def append(
         self,
@@ -143,6 +166,32 @@ class RecordColumns:
             limit_bytes=limit_bytes,
         )
 
+    def append_plain(
+        self,
+        buf: Buffer,
+        position: int,
+        topic: str,
+        partition: int,
+        *,
+        start_offset: int,
+        end_offset: int,
+        checks_crcs: bool,
+        takes_transactional: bool,
+    ) -> AppendedBatches | None:
+        """Add the batches from `position` on in one call, as far as they are plain; None if the first is not.
+
+        Plain ones are complete, not compressed, below the end offset and data. Batches that cannot be read are not
+        plain either: `append_checked` says what is wrong with them.
+        """
+        end, next_offset, leader_epoch, timestamp_type, added = self._builder.append_batches(
+            buf, position, start_offset, end_offset, checks_crcs, takes_transactional
+        )
+        if end == position:
+            return None
+        if added:
+            self._add_run(_RowRun(topic, partition, timestamp_type, added))
+        return AppendedBatches(end, next_offset, leader_epoch)
+
     def finish(self) -> list[pa.RecordBatch]:
         """The collected columns, usually in one record batch; an empty list if there are no records."""
         self._close_columns()
@@ -150,6 +199,11 @@ class RecordColumns:
         self._finished = []
         self._finished_rows = 0
         return finished
+
+    def free_spare_memory(self) -> None:
+        """Give the memory that is kept for later columns, also of others, back to the system."""
+        self._constants.clear()
+        free_spare_memory()
 
     def _add_run(self, run: _RowRun) -> None:
         if self._runs and self._runs[-1][:3] == run[:3]:
@@ -161,10 +215,30 @@ class RecordColumns:
         if not self._builder.row_count:
             return
         built = self._builder.finish()
-        arrays = [_COLUMN_OF[field.name](field.type, built, self._runs) for field in self.schema]
+        arrays = [
+            self._array_of_runs(field, built.row_count)
+            if field.name in _RUN_COLUMN_OF
+            else _COLUMN_OF[field.name](field.type, built)
+            for field in self.schema
+        ]
         self._runs = []
         self._finished_rows += built.row_count
         self._finished.append(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+
+    def _array_of_runs(self, field: pa.Field, row_count: int) -> pa.Array:
+        """A column of what runs of rows have in common; if all rows have, a slice of one that was made before."""
+        make, place = _RUN_COLUMN_OF[field.name], _RUN_PLACES[field.name]
+        value = self._runs[0][place]
+        if any(run[place] != value for run in self._runs):
+            return make(field.type, self._runs)
+        known = self._constants.get(field.name)
+        if known is None or known[0] != value or len(known[1]) < row_count:
+            run = self._runs[0]._replace(row_count=row_count)
+            known = (value, make(field.type, [run]))
+            self._constants.pop(field.name, None)
+            if row_count <= _MOST_CONSTANT_ROWS:
+                self._constants[field.name] = known
+        return known[1][:row_count]
 
 
 def is_data(header: BatchHeader) -> bool:
@@ -277,39 +351,39 @@ def _number_array(
     return pa.Array.from_buffers(kind, row_count, [_buffer(validity), _buffer(values)], null_count)
 
 
-def _repeated_numbers(values: list[int], runs: list[_RowRun]) -> pa.Array:
+def _number_runs(values: Iterable[int], runs: list[_RowRun]) -> pa.Array:
     """A 32-bit number for each run, repeated for each of its rows."""
+    counts = [run.row_count for run in runs]
     # Several times as fast as pa.repeat, which appends one by one.
-    parts = [_INT32.pack(value) * run.row_count for value, run in zip(values, runs, strict=True)]
-    data = parts[0] if len(parts) == 1 else b"".join(parts)
-    return _number_array(pa.int32(), len(data) // _INT32.size, data, None, 0)
+    data = repeated_numbers(list(zip(values, counts, strict=True)))
+    return _number_array(pa.int32(), sum(counts), data, None, 0)
 
 
 def _topic_array(kind: pa.DataType, runs: list[_RowRun]) -> pa.Array:
     if pa.types.is_dictionary(kind):
         names = dict.fromkeys(run.topic for run in runs)
         places = {topic: place for place, topic in enumerate(names)}
-        indices = _repeated_numbers([places[run.topic] for run in runs], runs)
+        indices = _number_runs([places[run.topic] for run in runs], runs)
         return pa.DictionaryArray.from_arrays(indices, pa.array(list(places), pa.string()))
     parts = [pa.repeat(pa.scalar(run.topic, kind), run.row_count) for run in runs]
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
-_COLUMN_OF: Final[dict[str, Callable[[pa.DataType, BuiltColumns, list[_RowRun]], pa.Array]]] = {
-    "key": lambda kind, built, _: _blob_array(kind, built.row_count, built.key),
-    "value": lambda kind, built, _: _blob_array(kind, built.row_count, built.value),
-    "topic": lambda kind, _, runs: _topic_array(kind, runs),
-    "partition": lambda _, __, runs: _repeated_numbers([run.partition for run in runs], runs),
-    "offset": lambda kind, built, _: _number_array(kind, built.row_count, built.offsets, None, 0),
-    "timestamp": lambda kind, built, _: _number_array(
+_RUN_COLUMN_OF: Final[dict[str, Callable[[pa.DataType, list[_RowRun]], pa.Array]]] = {
+    "topic": _topic_array,
+    "partition": lambda _, runs: _number_runs([run.partition for run in runs], runs),
+    "timestampType": lambda _, runs: _number_runs([run.timestamp_type for run in runs], runs),
+}
+_COLUMN_OF: Final[dict[str, Callable[[pa.DataType, BuiltColumns], pa.Array]]] = {
+    "key": lambda kind, built: _blob_array(kind, built.row_count, built.key),
+    "value": lambda kind, built: _blob_array(kind, built.row_count, built.value),
+    "offset": lambda kind, built: _number_array(kind, built.row_count, built.offsets, None, 0),
+    "timestamp": lambda kind, built: _number_array(
         kind,
         built.row_count,
         built.timestamps,
         built.timestamp_validity,
         built.timestamp_null_count,
     ),
-    "timestampType": lambda _, __, runs: _repeated_numbers(
-        [run.timestamp_type for run in runs], runs
-    ),
-    "headers": lambda kind, built, _: _header_array(kind, built),
+    "headers": lambda kind, built: _header_array(kind, built),
 }

@@ -11,18 +11,21 @@ else:
         from ottla.records import _client_kernel as _chosen
     except ImportError:
         from ottla.records import _client_kernel_py as _chosen
-    if not hasattr(_chosen, "QuickWriter"):
+    if not hasattr(_chosen, "whole_batches"):
         # It was built from an older source, and does not fit this one.
         from ottla.records import _client_kernel_py as _chosen
 
 COMPILED: Final[bool] = _chosen.__name__ == "ottla.records._client_kernel"
 
 Callbacks = _chosen.Callbacks
+FrameMemory = _chosen.FrameMemory
 QuickWriter = _chosen.QuickWriter
 RecordsBuilder = _chosen.RecordsBuilder
 RecordsReader = _chosen.RecordsReader
 SentRecord = _chosen.SentRecord
+free_spare_memory = _chosen.free_spare_memory
 longest_bytes = _chosen.longest_bytes
 murmur2 = _chosen.murmur2
 partition_of_key = _chosen.partition_of_key
 partitions_of_keys = _chosen.partitions_of_keys
+whole_batches = _chosen.whole_batches

@@ -292,3 +292,37 @@ def test_an_asyncio_consumer_does_the_same(stage: Stage) -> None:
         return found
 
     assert sorted(asyncio.run(asyncio.wait_for(consume(), WAIT_SECONDS))) == sorted(values)
+
+
+@case(0, 11)
+def test_columns_have_what_one_by_one_would_have(stage: Stage) -> None:
+    """Compressed and plain batches, committed and aborted transactions: as `poll` sees them."""
+    pytest.importorskip("pyarrow")
+    topic = stage.topic(2)
+    for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "none", "none")):
+        with stage.producer(compression_type=codec) as producer:
+            for partition in range(2):
+                some = [b"%d-%d" % (number, i) * 30 for i in range(200)]
+                producer.send_many(topic, some, partition=partition).result(WAIT)
+    with stage.transactional() as producer:
+        for commits in (True, False, True):
+            with suppress(RuntimeError), producer.transaction():
+                producer.send_many(topic, [b"%r" % commits] * 50, partition=0).result(WAIT)
+                if not commits:
+                    raise RuntimeError
+    ends = stage.ends([(topic, 0), (topic, 1)])
+    for isolation in ("read_committed", "read_uncommitted"):
+        expected = [
+            (each.partition, each.offset, each.key, each.value)
+            for each in stage.records(topic, isolation)
+        ]
+        rows: list[Any] = []
+        deadline = time.monotonic() + WAIT_SECONDS
+        with stage.consumer(isolation_level=isolation) as consumer:
+            consumer.assign(list(ends))
+            while any(consumer.position(one) < end for one, end in ends.items()):
+                in_time(deadline, len(rows))
+                rows += consumer.poll_arrow(0.5).to_table().to_pylist()
+        found = sorted((row["partition"], row["offset"], row["key"], row["value"]) for row in rows)
+        assert found == expected
+        assert len(found) == 2 * 6 * 200 + (100 if isolation == "read_committed" else 150)

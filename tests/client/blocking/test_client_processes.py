@@ -266,3 +266,47 @@ def test_a_forked_child_cannot_use_its_parents_clients_and_does_not_harm_them(
         "2",
         "3 True",
     ]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_in_the_middle_of_sends_loses_nothing_and_the_child_does_not_wait_for_ever(
+    broker: Broker, fill: Fill
+) -> None:
+    lines = run_program(
+        """
+import os, signal, sys, warnings
+import ottla
+warnings.simplefilter("ignore", DeprecationWarning)
+server, topic = sys.argv[1:]
+producer = ottla.Producer(bootstrap_servers=server, linger_ms=60_000)
+futures = [producer.send(topic, b"%d" % number) for number in range(100)]
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        refused = 0
+        for call in (futures[-1].result, futures[-1].exception, lambda: producer.send(topic, b"child")):
+            try:
+                call()
+            except ottla.errors.IllegalStateError:
+                refused += 1
+        with ottla.Producer(bootstrap_servers=server) as own:
+            assert own.send(topic, b"child").result(15).offset >= 0
+        os._exit(10 + refused)
+    futures += [producer.send(topic, b"%d" % number) for number in range(len(futures), len(futures) + 100)]
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+producer.flush()
+print(len({future.result(10).offset for future in futures}))
+producer.close()
+with ottla.Consumer(bootstrap_servers=server, auto_offset_reset="earliest") as consumer:
+    consumer.assign([(topic, 0)])
+    values = []
+    while len(values) < 403:
+        values += [record.value for record in consumer.poll(5)]
+mine = [int(value) for value in values if value != b"child"]
+print(mine == list(range(400)), values.count(b"child"))
+""",
+        broker.bootstrap_servers,
+        fill(),
+    )
+    assert lines == ["13", "13", "13", "400", "True 3"]

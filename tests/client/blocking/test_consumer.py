@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -461,3 +463,25 @@ def test_no_records_come_of_partitions_that_were_lost(
     while len(story) < 11 and time.monotonic() < deadline:
         story += [record.offset for record in consumer.poll(0.1)]
     assert story == [0, 1, 2, 3, 4, "lost", 0, 1, 2, 3, 4]
+
+
+def test_results_need_no_garbage_collector_to_go_away(make: Make, fill: Fill) -> None:
+    pytest.importorskip("pyarrow")
+    topic = fill(3)
+    consumer = make()
+    consumer.assign([(topic, 0)])
+    gc.disable()
+    try:
+        for _ in range(3):
+            consumer.seek_to_beginning()
+            (batch,) = consumer.poll_arrow(5.0).batches
+            assert batch.num_rows == 3
+            gone = weakref.ref(batch)
+            del batch
+            # The loop drops the last reference to its task a moment later.
+            deadline = time.monotonic() + 5
+            while gone() is not None and time.monotonic() < deadline:
+                time.sleep(0.001)
+            assert gone() is None
+    finally:
+        gc.enable()

@@ -26,6 +26,7 @@ OTHER_DEFAULTS = {
     "key.deserializer": "Kafka has no default; here it is bytes",
     "key.serializer": "Kafka has no default; here it is bytes",
     "partition.assignment.strategy": "the same assignors by their short names",
+    "receive.buffer.bytes": "the operating system sizes the buffers of consumers: ADR 0075",
     "ssl.keystore.type": "only PEM is available",
     "ssl.truststore.type": "only PEM is available",
     "value.deserializer": "Kafka has no default; here it is bytes",

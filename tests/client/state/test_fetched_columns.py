@@ -14,6 +14,7 @@ from ottla.client.state.consumer.fetched_partition import FetchedPartition
 from ottla.errors import AbortableError
 from ottla.records.arrow import RecordColumns
 from ottla.records.batch import build_batch
+from ottla.records.compression import Codec
 from ottla.records.control import MarkerType
 from ottla.records.record import Record
 
@@ -94,3 +95,45 @@ def test_damage_behind_the_end_is_not_this_readers_business() -> None:
     answer = fetched(batch(0, 2), bytes(bad))
     assert offsets(answer, 2) == [0, 1]
     assert offsets(answer, 2) == []
+
+
+def test_transactions_of_which_none_was_aborted_are_read_like_plain_batches() -> None:
+    parts = (
+        transactional(0, 2, 7),
+        marker(2, 7, MarkerType.COMMIT),
+        transactional(3, 2, 8),
+        batch(5, 2, codec=Codec.ZSTD),
+        batch(7, 1),
+    )
+    for read_committed in (False, True):
+        answer = fetched(*parts, read_committed=read_committed)
+        assert offsets(answer) == [0, 1, 3, 4, 5, 6, 7]
+        assert (answer.next_offset, answer.last_epoch, answer.is_consumed) == (8, 4, True)
+
+
+def test_checksums_are_not_checked_without_check_crcs() -> None:
+    bad = bytearray(batch(2, 2))
+    bad[17] ^= 1
+    answer = fetched(batch(0, 2), bytes(bad), check_crcs=False)
+    assert offsets(answer) == [0, 1, 2, 3]
+
+
+def test_the_last_batch_may_be_cut_off_and_is_fetched_again() -> None:
+    answer = fetched(batch(0, 2), batch(2, 2)[:-1])
+    assert offsets(answer) == [0, 1]
+    assert answer.is_consumed
+    assert answer.end_offset == 2
+
+
+def test_columns_that_are_used_again_have_only_new_rows() -> None:
+    columns = RecordColumns()
+    for start in (0, 10, 20):
+        answer = fetched(batch(start, 3), batch(start + 3, 2, codec=Codec.GZIP), at=start)
+        columns.expect(answer.size_bytes)
+        answer.take_columns(columns, FAR)
+        (part,) = columns.finish()
+        assert part["offset"].to_pylist() == list(range(start, start + 5))
+        assert part["topic"].to_pylist() == [answer.partition.topic] * 5
+        assert part["partition"].to_pylist() == [answer.partition.partition] * 5
+        assert part["timestampType"].to_pylist() == [0] * 5
+    assert columns.finish() == []

@@ -51,6 +51,13 @@ def find_weed() -> str | None:
     return str(beside) if beside.exists() else shutil.which("weed")
 
 
+@pytest.fixture(scope="session")
+def shared_s3() -> Iterator[S3Server]:
+    """The server of a process of pytest; each test has a prefix of its own."""
+    with s3_server() as server:
+        yield server
+
+
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
     """A server that ends with the block; skips without SeaweedFS."""

@@ -25,7 +25,11 @@ from ottla.broker.coordination.machine_log import (
 )
 from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.partitions.shard import Appended, Marker, MarkerOutcome, Shard, is_durable
-from ottla.broker.requests.delivered_response import DeliveredResponse, ResponseReceiver
+from ottla.broker.requests.delivered_response import (
+    DeliveredResponse,
+    PlacedRequest,
+    ResponseReceiver,
+)
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.core.outcomes import Refused
 from ottla.core.turn import Ticket, Turn
@@ -60,6 +64,10 @@ class Parked(Enum):
 
 
 PARKED: Final = Parked.PARKED
+
+
+GONE: Final = Refused(ErrorCode.NOT_COORDINATOR)
+LOADING: Final = Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def unchanged(result: T) -> T:
@@ -114,6 +122,9 @@ class Request(DeliveredResponse[Any]):
         return receiver
 
 
+AnyRequest = Request | PlacedRequest
+
+
 class Unsettled(NamedTuple):
     """Results that wait until their events are durable."""
 
@@ -140,10 +151,10 @@ class Coordinator(Generic[M]):
         self._discard = discard
         self._loop = asyncio.get_running_loop()
         self.is_gone = False
-        self._queue: list[tuple[Request, Callable[[M, Turn, Ticket], Any]]] = []
+        self._queue: list[tuple[AnyRequest, Callable[[M, Turn, Ticket], Any]]] = []
         self._drains_soon = False
         # Every request without a response; a dict for its order.
-        self._waiting: dict[Request, None] = {}
+        self._waiting: dict[AnyRequest, None] = {}
         self._unsettled: deque[Unsettled] = deque()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
@@ -173,9 +184,9 @@ class Coordinator(Generic[M]):
     ) -> NowOrLater[R]:
         """Lets the machine decide in a turn, and responds to the result, or to a `Refused` if there is none."""
         if self.is_gone:
-            return respond(Refused(ErrorCode.NOT_COORDINATOR))
+            return respond(GONE)
         if not self.is_loaded and when is not When.LOADED:
-            return respond(Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            return respond(LOADING)
         request = Request(loop=self._loop)
         request.respond = respond
         if when is When.NOW and not self._queue:
@@ -186,10 +197,22 @@ class Coordinator(Generic[M]):
         if when is When.NOW:
             self._take_turn()
             return request.result() if request.done() else request
+        self._drain_soon()
+        return request
+
+    def ask_placed(self, decide: Callable[[M, Turn, Ticket], Any], place: PlacedRequest) -> None:
+        """As `ask`, for a plain request: it is answered in the next turn, or refused at once."""
+        if self.is_gone or not self.is_loaded:
+            place.answer(GONE if self.is_gone else LOADING)
+            return
+        self._waiting[place] = None
+        self._queue.append((place, decide))
+        self._drain_soon()
+
+    def _drain_soon(self) -> None:
         if not self._drains_soon:
             self._drains_soon = True
             self._loop.call_soon(self._drain)
-        return request
 
     def _drain(self) -> None:
         self._drains_soon = False
@@ -226,7 +249,7 @@ class Coordinator(Generic[M]):
         machine = self.machine
         turn = self._new_turn()
         # The requests that fail if something is wrong: the one that is decided, then all that may be the cause.
-        at_fault: list[Request] = []
+        at_fault: list[AnyRequest] = []
         try:
             if start is not None:
                 start(turn)
@@ -248,7 +271,7 @@ class Coordinator(Generic[M]):
             logger.info(message.event, message.text, **message.fields)
         self._finish(turn, list(batches_of(turn, self._settings.codec)))
 
-    def _fail_turn(self, error: Exception, at_fault: list[Request]) -> None:
+    def _fail_turn(self, error: Exception, at_fault: Sequence[AnyRequest]) -> None:
         """Ends: half a decision may have been applied, or an event cannot be encoded. The log has the state."""
         self._log_bug("decision_failed", error)
         failed = Refused(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -93,6 +93,8 @@ class Coordinators(Generic[M]):
         self._kind = kind
         self.event_counts: Counter[str] = Counter()
         self._loaded: dict[int, Coordinator[M]] = {}
+        # Those that may be asked: none while another node may have taken their partitions.
+        self._usable: Mapping[int, Coordinator[M]] = self._loaded
         self._rests: dict[int, Rest] = {}
         # Partitions whose log cannot be replayed, and the epoch of the claim in which that was found.
         self._failed: dict[int, int] = {}
@@ -157,10 +159,19 @@ class Coordinators(Generic[M]):
         return wanted > 1 and wanted > self._cluster.in_sync_count(topic, partition)
 
     def _of_partition(self, partition: int) -> Coordinator[M] | Refused:
-        found = self._loaded.get(partition)
+        found = self._usable.get(partition)
         return found if found is not None else self._load(partition)
 
+    def suspend(self) -> None:
+        """Has no coordinator answer: another node may have other answers by now."""
+        self._usable = {}
+
+    def resume(self) -> None:
+        self._usable = self._loaded
+
     def _load(self, partition: int) -> Coordinator[M] | Refused:
+        if self._usable is not self._loaded:
+            return Refused(ErrorCode.NOT_COORDINATOR)
         rest = self._rests.get(partition)
         if rest is not None and self._now_ms() < rest.until_ms:
             return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -234,11 +245,11 @@ class Coordinators(Generic[M]):
         return self._loaded.get(partition)
 
     def loaded_for(self, key: str) -> Coordinator[M] | None:
-        """The coordinator of a group or transactional id, if it was made already."""
+        """The coordinator of a group or transactional id, if it was made already and may be asked."""
         topic = self.topic
         if topic is None:
             return None
-        return self._loaded.get(coordinator_partition(key, topic.partition_count))
+        return self._usable.get(coordinator_partition(key, topic.partition_count))
 
     def machines(self) -> list[M]:
         """The machines of all loaded coordinators."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ottla.broker.coordination.coordinator import Coordinator, Parked, When, unchanged
 from ottla.broker.coordination.coordinators import Coordinators, Kind
 from ottla.broker.coordination.machine_log import ColumnsEncoding, EventCodec
 from ottla.broker.crashpoints import CrashPoint
 from ottla.broker.options import NodeOptions
+from ottla.broker.requests.delivered_response import PlacedRequest
 from ottla.broker.requests.gather_responses import NowOrLater
 from ottla.broker.topic_deletion import forget_topic
 from ottla.core.catalog import GROUPS_TOPIC, Catalog, NewTopic
@@ -99,3 +100,17 @@ def ask_group(
     if isinstance(coordinator, Refused):
         return respond(coordinator)
     return coordinator.ask(decide, respond)
+
+
+def ask_group_placed(
+    groups: Coordinators[GroupMachine],
+    group_id: str,
+    decide: Callable[[GroupMachine, Turn, Ticket], Any],
+    place: PlacedRequest,
+) -> None:
+    """As `ask_group`, for a plain request."""
+    coordinator = find_group(groups, group_id)
+    if isinstance(coordinator, Refused):
+        place.answer(coordinator)
+    else:
+        coordinator.ask_placed(decide, place)

@@ -99,7 +99,7 @@ class UnverifiedBatch(NamedTuple):
 
 
 def handle(node: Node, request: ProduceRequest, context: RequestContext) -> Reply[ProduceResponse]:
-    steps = ProduceSteps(node, request.acks, request.transactional_id, context)
+    steps = ProduceSteps(node, request.acks, request.timeout_ms, request.transactional_id, context)
     refused = steps.refuse_transaction(request)
     response = ProduceResponse(
         responses=[
@@ -143,10 +143,16 @@ class ProduceSteps:
     """
 
     def __init__(
-        self, node: Node, acks: int, transactional_id: str | None, context: RequestContext
+        self,
+        node: Node,
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str | None,
+        context: RequestContext,
     ) -> None:
         self._node = node
         self._acks = acks
+        self._timeout_ms = timeout_ms
         self._transactional_id = transactional_id
         self._context = context
         self._version = context.version
@@ -341,7 +347,14 @@ class ProduceSteps:
     def _answer(
         self, response: ProduceResponse
     ) -> ProduceResponse | asyncio.Future[ProduceResponse] | NoReply:
-        return reply_to(self._node, self._context.caller, self._acks, response, self._unsettled)
+        return reply_to(
+            self._node,
+            self._context.caller,
+            self._acks,
+            self._timeout_ms,
+            response,
+            self._unsettled,
+        )
 
 
 async def _awaited(reply: Any) -> ProduceResponse | NoReply:

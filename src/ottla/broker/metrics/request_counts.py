@@ -10,10 +10,11 @@ from bisect import bisect_left
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from time import perf_counter
 from types import CoroutineType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.broker.node import Node
 from ottla.broker.requests.api import Api
+from ottla.broker.requests.delivered_response import PlacedRequest
 from ottla.broker.requests.plain_answers import PlainAnswers, PlainHandler, PlainReply
 from ottla.broker.requests.request import (
     NO_REPLY,
@@ -77,11 +78,14 @@ def _observing_plain(handle: PlainHandler, counts: ApiCounts) -> PlainHandler:
 
     def observing(
         node: Node, caller: Caller, received: memoryview, start: int, end: int
-    ) -> PlainAnswers | None:
+    ) -> PlainAnswers | PlacedRequest | None:
         began = perf_counter()
         answers = handle(node, caller, received, start, end)
         if answers is None:
             return None
+        if isinstance(answers, PlacedRequest):
+            _observe_place(answers, counts, began)
+            return answers
         if answers.replies is not None:
             return answers._replace(replies=_counted_replies(answers.replies, counts, began))
         count = answers.request_count
@@ -89,6 +93,34 @@ def _observing_plain(handle: PlainHandler, counts: ApiCounts) -> PlainHandler:
         return answers
 
     return observing
+
+
+class _CountedPlace(NamedTuple):
+    """Implements PlaceObserver."""
+
+    counts: ApiCounts
+    began: float
+
+    def answered(self, place: PlacedRequest) -> None:
+        self.counts.waiting -= 1
+        self.counts.seconds.observe(perf_counter() - self.began)
+        errors = self.counts.errors
+        for code in place.error_codes():
+            if code:
+                errors[code] = errors.get(code, 0) + 1
+
+    def given_up(self) -> None:
+        self.counts.waiting -= 1
+        self.counts.failed += 1
+
+
+def _observe_place(place: PlacedRequest, counts: ApiCounts, began: float) -> None:
+    counts.waiting += 1
+    observer = _CountedPlace(counts, began)
+    if place.is_missing:
+        place.observer = observer
+    else:
+        observer.answered(place)
 
 
 def _counted_replies(

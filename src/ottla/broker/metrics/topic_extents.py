@@ -27,42 +27,67 @@ class TopicExtent(NamedTuple):
         return TopicExtent(*(a + b for a, b in zip(self, other, strict=True)))
 
 
+class _Portion:
+    """Partitions of a few topics, about which the engine is asked once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._unopened: dict[PartitionRef, Topic] = {}
+        self._found: dict[str, tuple[Topic, TopicExtent]] = {}
+        self.looked_at = 0
+
+    def add(self, topic: Topic, partitions: range) -> None:
+        """Adds up open partitions; one that cannot be read now counts as empty."""
+        cluster = self._cluster
+        size_bytes = start_offsets = end_offsets = count = 0
+        for partition in partitions:
+            node = cluster.members.here.get(cluster.leader_of(topic, partition))
+            if node is None and not cluster.members.are_all_here:
+                continue  # the process of its leader counts it
+            count += 1
+            shard = None if node is None else node.partitions.open_shard(topic.name, partition)
+            if shard is not None:
+                size_bytes += shard.log.size_bytes
+                start_offsets += shard.log.start_offset
+                end_offsets += shard.partition.high_watermark
+            else:
+                self._unopened[PartitionRef(topic.name, partition, topic.topic_id)] = topic
+        self._count(topic, TopicExtent(count, size_bytes, start_offsets, end_offsets))
+        self.looked_at += len(partitions)
+
+    def _count(self, topic: Topic, extent: TopicExtent) -> None:
+        known = self._found.get(topic.name)
+        self._found[topic.name] = topic, extent if known is None else known[1].plus(extent)
+
+    def take(self) -> list[tuple[Topic, TopicExtent]]:
+        """What was found since the last call."""
+        for ref, log in self._cluster.store.unclaimed(self._unopened).items():
+            if not isinstance(log, StorageError):
+                extent = TopicExtent(0, log.size_bytes, log.start_offset, log.end_offset)
+                self._count(self._unopened[ref], extent)
+        found = list(self._found.values())
+        self._found, self._unopened, self.looked_at = {}, {}, 0
+        return found
+
+
 async def topic_extents(cluster: Cluster) -> AsyncIterator[tuple[Topic, TopicExtent]]:
     """Every topic that has partitions here with their size, by name; the loop serves requests in between."""
-    looked_at = 0
-    for topic in sorted(cluster.catalog.topics.values(), key=lambda topic: topic.name):
-        found = TopicExtent(0, 0, 0, 0)
+    portion = _Portion(cluster)
+    begun: TopicExtent | None = (
+        None  # of the topic whose partitions were not all in the last portion
+    )
+    topics = sorted(cluster.catalog.topics.values(), key=lambda topic: topic.name)
+    for number, topic in enumerate(topics):
         for first in range(0, topic.partition_count, SLICE):
-            partitions = range(first, min(first + SLICE, topic.partition_count))
-            found = found.plus(_extent_of(cluster, topic, partitions))
-            looked_at += len(partitions)
-            if looked_at >= SLICE:
-                looked_at = 0
-                await asyncio.sleep(0)
-        if found.partitions:
-            yield topic, found
-
-
-def _extent_of(cluster: Cluster, topic: Topic, partitions: range) -> TopicExtent:
-    """Adds up partitions; one that cannot be read now counts as empty."""
-    size_bytes = start_offsets = end_offsets = 0
-    unopened: list[PartitionRef] = []
-    count = 0
-    for partition in partitions:
-        node = cluster.members.here.get(cluster.leader_of(topic, partition))
-        if node is None and not cluster.members.are_all_here:
-            continue  # the process of its leader counts it
-        count += 1
-        shard = None if node is None else node.partitions.open_shard(topic.name, partition)
-        if shard is not None:
-            size_bytes += shard.log.size_bytes
-            start_offsets += shard.log.start_offset
-            end_offsets += shard.partition.high_watermark
-        else:
-            unopened.append(PartitionRef(topic.name, partition, topic.topic_id))
-    for found in cluster.store.unclaimed(unopened).values():
-        if not isinstance(found, StorageError):
-            size_bytes += found.size_bytes
-            start_offsets += found.start_offset
-            end_offsets += found.end_offset
-    return TopicExtent(count, size_bytes, start_offsets, end_offsets)
+            portion.add(topic, range(first, min(first + SLICE, topic.partition_count)))
+            is_last = first + SLICE >= topic.partition_count
+            if portion.looked_at < SLICE and not (is_last and number == len(topics) - 1):
+                continue
+            for each, extent in portion.take():
+                whole = extent if begun is None else begun.plus(extent)
+                begun = None
+                if each is topic and not is_last:
+                    begun = whole
+                elif whole.partitions:
+                    yield each, whole
+            await asyncio.sleep(0)

@@ -27,7 +27,7 @@ from ottla.broker.network.response_queue import (
 from ottla.broker.network.unfinished_frames import UnfinishedFrames
 from ottla.broker.node import Node
 from ottla.broker.requests.api import Api
-from ottla.broker.requests.delivered_response import DeliveredResponse
+from ottla.broker.requests.delivered_response import DeliveredResponse, PlacedRequest
 from ottla.broker.requests.large_request import (
     DIVIDED_FRAME_BYTES,
     SLICED_FRAME_BYTES,
@@ -81,12 +81,11 @@ LINGER_SECONDS = 0.1
 # While small frames are handled, the clock is read once per this many bytes.
 BYTES_PER_CHECK = DIVIDED_FRAME_BYTES
 # The most bytes of requests that are answered together: of small ones fewer, which take longer for their bytes.
-PLAIN_BYTES = 256 << 10
+PLAIN_BYTES = 1 << 20
 PLAIN_BYTES_IF_SMALL = 16 << 10
 PLAIN_REQUESTS_IF_LARGE = 16
 NOWHERE = Endpoint("", 0)
 PRODUCE_KEY = info_of(ProduceRequest).api_key
-PRODUCE_NAME = "Produce"
 # Kafka does not count the time of requests of brokers and of the login.
 FREE_OF_CHARGE = frozenset(
     info_of(request).api_key
@@ -199,8 +198,7 @@ class Connection(asyncio.BufferedProtocol):
         self._draining = False
         self._batching = False
         self._quotas = host.node.quotas.table
-        produce = host.apis.get(PRODUCE_KEY)
-        self._handle_plain = None if produce is None else produce.handle_plain
+        self._answers_plain = True  # where an API does
         # By the broker's clock; 0 while it may send requests.
         self._muted_until_ms = 0
         self._is_refused = False  # and closed when it is no longer muted
@@ -382,8 +380,10 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 next_check = position + BYTES_PER_CHECK if position else 1
             following = position
-            if self._handle_plain is not None and size <= PLAIN_BYTES:
-                following = self._answer_plain(self._handle_plain, received, position)
+            if size <= PLAIN_BYTES and self._answers_plain and not received[start]:
+                api = self._apis.get(received[start + 1])
+                if api is not None and api.handle_plain is not None:
+                    following = self._answer_plain(api, api.handle_plain, received, position)
             if following == position:
                 self._handle_frame(received[start : start + size])
                 following = start + size
@@ -463,14 +463,11 @@ class Connection(asyncio.BufferedProtocol):
         smallest, largest = self._frame_limits
         self._close(f"a frame of {size} bytes is outside of {smallest}..{largest}")
 
-    def _answer_plain(self, handle: PlainHandler, received: memoryview, position: int) -> int:
-        """Answers the plain Produce requests from a position on; returns where the first one begins that is not."""
-        if (
-            received[position + SIZE_BYTES]
-            or received[position + SIZE_BYTES + 1] != PRODUCE_KEY
-            or self._gate is not None
-            or self._quotas.limits_clients
-        ):
+    def _answer_plain(
+        self, api: Api[Any, Any], handle: PlainHandler, received: memoryview, position: int
+    ) -> int:
+        """Answers the plain requests of an API from a position on; returns where the first one begins that is not."""
+        if self._gate is not None or self._quotas.limits_clients:
             return position
         (size,) = read_size(received, position)
         most_bytes = max(PLAIN_BYTES_IF_SMALL, min(PLAIN_BYTES, PLAIN_REQUESTS_IF_LARGE * size))
@@ -479,8 +476,12 @@ class Connection(asyncio.BufferedProtocol):
             answers = handle(self._host.node, self.caller, received, position, end)
             if answers is None:
                 return position
-            self.caller.api_name = PRODUCE_NAME
+            self.caller.api_name = api.name
             position = answers.end
+            if isinstance(answers, PlacedRequest):
+                answers.receiver = self
+                self._responses.add_place(answers)
+                return position
             if answers.parts:
                 self._responses.add_framed(answers.parts)
             for reply, version, correlation_id in answers.replies or ():
@@ -791,8 +792,33 @@ class Connection(asyncio.BufferedProtocol):
 
     def send_responses(self) -> None:
         """Implements ResponseReceiver."""
-        if not self._is_closing and self._send_completed():
+        if self._is_closing or self._send_only_response():
+            return
+        if self._send_completed():
             asyncio.get_running_loop().call_soon(self._continue)
+
+    def _send_only_response(self) -> bool:
+        """Sends the response of a plain request, if nothing else is at hand: what most clients wait for is that."""
+        if (
+            self._buffer.filled
+            or self._reading_paused
+            or self._write_paused
+            or self._batching
+            or self._transport is None
+        ):
+            return False
+        try:
+            data = self._responses.take_only_frame()
+        except Exception as error:
+            self._log_bug(error)
+            self._close("an internal error")
+            return True
+        if data is None:
+            return False
+        self.last_active = self._host.now()
+        self._traffic.sent_bytes += len(data)
+        self._transport.write(data)
+        return True
 
     def _fail(self, error: BaseException) -> None:
         """A response could not be made."""

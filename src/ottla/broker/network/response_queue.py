@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import Any, Final
 
+from ottla.broker.requests.delivered_response import PlacedRequest
 from ottla.broker.requests.large_request import Framed
 from ottla.broker.requests.request import NO_REPLY, MadeWhenSent
 from ottla.ports import Buffer
@@ -31,6 +32,17 @@ class PendingResponse:
         self.response: Any = None
         self.parts: list[Buffer] | None = None
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether the response is not there."""
+        return self.future is not None
+
+    def give_up(self) -> None:
+        """The connection has gone."""
+        if self.future is not None:
+            self.future.cancel()
+            self.future = None
+
     def framed(self) -> list[Buffer]:
         """The response's bytes."""
         if self.parts is not None:
@@ -51,7 +63,7 @@ class ResponseQueue:
     __slots__ = ("_pending", "_unsent", "_waiting_bytes", "unsent_bytes")
 
     def __init__(self) -> None:
-        self._pending: deque[PendingResponse] = deque()
+        self._pending: deque[PendingResponse | PlacedRequest] = deque()
         self._waiting_bytes = 0  # of responses that are ready, but not next
         self._unsent: list[Buffer] = []
         self.unsent_bytes = 0
@@ -97,9 +109,16 @@ class ResponseQueue:
         else:
             self._queue(parts)
 
+    def add_place(self, place: PlacedRequest) -> None:
+        """Keeps the place of a plain request; its response may be there already."""
+        if place.is_missing or self._pending:
+            self._pending.append(place)
+        else:
+            self._queue(place.framed())
+
     def release_next(self) -> bool:
         """Queues the next response to be sent; False if it is not ready. May raise NotMadeError."""
-        if not self._pending or self._pending[0].future is not None:
+        if not self._pending or self._pending[0].is_missing:
             return False
         pending = self._pending[0]
         parts = pending.framed()
@@ -109,9 +128,22 @@ class ResponseQueue:
         self._queue(parts)
         return True
 
+    def take_only_frame(self) -> bytearray | None:
+        """The response of a plain request, if it is ready, and there is nothing else to send and no other place."""
+        pending = self._pending
+        if len(pending) != 1 or self._unsent:
+            return None
+        place = pending[0]
+        if place.is_missing or not isinstance(place, PlacedRequest):
+            return None
+        pending.clear()
+        return place.frame()
+
     def put_off(self, until: asyncio.Future[None]) -> PendingResponse:
         """Has the next response wait; what it is made from stays."""
         pending = self._pending[0]
+        # What a plain request is answered is made at once.
+        assert isinstance(pending, PendingResponse)
         pending.future = until
         return pending
 
@@ -138,6 +170,4 @@ class ResponseQueue:
         """Cancels the responses that have not been released."""
         pending, self._pending, self._waiting_bytes = self._pending, deque(), 0
         for one in pending:
-            if one.future is not None:
-                one.future.cancel()
-                one.future = None
+            one.give_up()

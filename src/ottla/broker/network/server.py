@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from ottla.broker.cluster import Housekeeping
 from ottla.broker.loop.loop_share import LoopShare
 from ottla.broker.metrics.request_counts import ApiCounts, observed
 from ottla.broker.network.connection import Connection, Traffic
@@ -247,6 +248,7 @@ class Server:
         self.node.tick()
         if cluster.is_first_here(self.node.node_id):  # nodes of one process have one store
             cluster.store.tick(monotonic_ms(cluster.clock))
+        if cluster.keeps_house(self.node.node_id, Housekeeping.DELETIONS):
             await cluster.deletion.finish()
 
     async def _notice_departed(self) -> None:

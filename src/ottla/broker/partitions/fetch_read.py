@@ -149,7 +149,7 @@ def _shard(node: Node, target: FetchTarget) -> Shard | ErrorCode:
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         name = topic.name
-    return node.partitions.shard(name, target.partition)
+    return node.partitions.readable_shard(name, target.partition)
 
 
 class ParkedFetch:

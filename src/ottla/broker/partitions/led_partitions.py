@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ottla.broker.cluster import Cluster
 from ottla.broker.options import NodeOptions
@@ -26,6 +26,8 @@ class LedPartitions:
         self._cluster = cluster
         self._options = options
         self._shards: dict[tuple[str, int], Shard] = {}
+        # What requests other than Fetch may use: nothing while another node may lead these partitions.
+        self._usable: Mapping[tuple[str, int], Shard] = self._shards
         self._opener = PartitionOpener(cluster, self.leads, options.topic_config, self._opened)
         self._is_ended = False
         # Logs with records that the cleaner cannot read, and the epoch of the claim in which it found them.
@@ -35,12 +37,17 @@ class LedPartitions:
 
     def shard(self, topic: str, partition: int) -> Shard | ErrorCode:
         """The partition, claimed now if it has not been used yet, or why it cannot be used here."""
+        found = self._usable.get((topic, partition))
+        return found if found is not None else self._claim(topic, partition)
+
+    def readable_shard(self, topic: str, partition: int) -> Shard | ErrorCode:
+        """As `shard`, for a Fetch: what it reads was committed, also if another node leads the partition by now."""
         found = self._shards.get((topic, partition))
         return found if found is not None else self._claim(topic, partition)
 
     def open_shard(self, topic: str, partition: int) -> Shard | None:
         """The partition, if it is in use here."""
-        return self._shards.get((topic, partition))
+        return self._usable.get((topic, partition))
 
     def open_shards(self) -> list[Shard]:
         return list(self._shards.values())
@@ -75,13 +82,20 @@ class LedPartitions:
             shard.partition.producers.expire(now_ms, expiration_ms)
             shard.partition.producers.expire_verifications(uptime_ms, expiration_ms)
 
+    def suspend(self) -> None:
+        """Lets nothing but Fetch use the partitions: another node may have taken them."""
+        self._usable = {}
+
+    def resume(self) -> None:
+        self._usable = self._shards
+
     # Opening them.
 
     def _claim(self, name: str, partition: int) -> Shard | ErrorCode:
         topic = self._cluster.catalog.topics.get(name)
         if topic is None or not 0 <= partition < topic.partition_count:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not self.leads(topic, partition):
+        if not self.leads(topic, partition) or self._usable is not self._shards:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         error = self._opener.open(PartitionRef(name, partition, topic.topic_id), topic)
         return self._shards[name, partition] if error is ErrorCode.NONE else error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from ottla.broker.cluster import Cluster
@@ -18,7 +20,7 @@ from ottla.ports.futures import settled
 
 logger = EventLog(__name__)
 
-# The engine is asked about this many unopened partitions at once.
+# The engine is asked about this many unopened partitions at once, of however many topics.
 PARTITIONS_PER_STEP: Final = 32
 
 
@@ -38,33 +40,35 @@ class Retention:
 
     async def _apply(self) -> None:
         now_ms = self._cluster.clock.now_ms()
-        for topic in list(self._cluster.catalog.topics.values()):
-            for first in range(0, topic.partition_count, PARTITIONS_PER_STEP):
-                end = min(first + PARTITIONS_PER_STEP, topic.partition_count)
-                for partition in self._due(topic, range(first, end), now_ms):
-                    if self._exists(topic):
-                        shard = self._partitions.shard(topic.name, partition)
-                        if isinstance(shard, Shard):
-                            await _apply_to(shard, now_ms)
-                    await asyncio.sleep(0)
+        partitions = (
+            (topic, partition)
+            for topic in list(self._cluster.catalog.topics.values())
+            for partition in range(topic.partition_count)
+        )
+        while portion := list(islice(partitions, PARTITIONS_PER_STEP)):
+            for topic, partition in self._due(portion, now_ms):
+                if self._exists(topic):
+                    shard = self._partitions.shard(topic.name, partition)
+                    if isinstance(shard, Shard):
+                        await _apply_to(shard, now_ms)
                 await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
     def _exists(self, topic: Topic) -> bool:
         """Whether a topic has not been deleted since the round began."""
         return self._cluster.catalog.topics.get(topic.name) is topic
 
-    def _due(self, topic: Topic, partitions: range, now_ms: int) -> list[int]:
-        """The partitions that are open, or have to be opened; an unused one without old records stays unclaimed."""
-        if not self._exists(topic):
-            return []
-        config = self._options.topic_config(topic)
-        due: list[int] = []
-        unopened: list[PartitionRef] = []
-        for partition in partitions:
+    def _due(self, partitions: Sequence[tuple[Topic, int]], now_ms: int) -> list[tuple[Topic, int]]:
+        """Those that are open, or have to be opened; an unused one without old records stays unclaimed."""
+        due: list[tuple[Topic, int]] = []
+        unopened: dict[PartitionRef, Topic] = {}
+        for topic, partition in partitions:
+            if not self._exists(topic):
+                continue
             if self._partitions.open_shard(topic.name, partition) is not None:
-                due.append(partition)
+                due.append((topic, partition))
             elif self._partitions.leads(topic, partition):
-                unopened.append(PartitionRef(topic.name, partition, topic.topic_id))
+                unopened[PartitionRef(topic.name, partition, topic.topic_id)] = topic
         for ref, found in self._cluster.store.unclaimed(unopened).items():
             if isinstance(found, StorageError):
                 logger.error(
@@ -74,14 +78,16 @@ class Retention:
                     partition=ref.partition,
                     reason=str(found),
                 )
-            elif "delete" in config.cleanup_policy and may_be_due(
+                continue
+            config = self._options.topic_config(unopened[ref])
+            if "delete" in config.cleanup_policy and may_be_due(
                 found.size_bytes,
                 found.first_segment_max_timestamp_ms,
                 now_ms,
                 config.retention_ms,
                 config.retention_bytes,
             ):
-                due.append(ref.partition)
+                due.append((unopened[ref], ref.partition))
         return due
 
 

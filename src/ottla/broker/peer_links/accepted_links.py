@@ -91,6 +91,7 @@ class PeerConnection(Connection):
     ) -> None:
         super().__init__(host, listener)
         self._apis = apis
+        self._answers_plain = False  # responses leave as they come, and few requests are alike
         self._responses = ResponsesWhenReady()
         self._sender_id = sender_id
         self._at_work: asyncio.Future[Framed | NoReply] | None = None

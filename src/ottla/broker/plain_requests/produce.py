@@ -35,6 +35,7 @@ from ottla.wire.plain_produce import (
     PlainBatch,
     PlainRequest,
     read_plain_requests,
+    timeouts_of,
     write_plain_responses,
 )
 
@@ -56,7 +57,7 @@ def answer_plain(
     if not count:
         return None
     del requests[count:]
-    return received_together.finish(requests)
+    return received_together.finish(requests, received, start)
 
 
 class _OneReceive:
@@ -203,7 +204,9 @@ class _OneReceive:
 
     # Writing and answering.
 
-    def finish(self, requests: list[PlainRequest]) -> PlainAnswers:
+    def finish(
+        self, requests: list[PlainRequest], received: memoryview, start: int
+    ) -> PlainAnswers:
         """Writes what is staged, and answers."""
         is_settled = True
         for staged in self._of_shards.values():
@@ -214,21 +217,25 @@ class _OneReceive:
                 is_settled = False
         end, count = requests[-1][0], len(requests)
         if not is_settled:
-            return PlainAnswers(end, count, [], self._replies(requests))
+            timeouts_ms = timeouts_of(received, start, requests)
+            return PlainAnswers(end, count, [], self._replies(requests, timeouts_ms))
         start_offsets = [staged.shard.partition.start_offset for staged in self._places]
         data = write_plain_responses(
             requests, self._base_offsets, self._append_times, start_offsets
         )
         return PlainAnswers(end, count, [data] if data else [])
 
-    def _replies(self, requests: Sequence[PlainRequest]) -> Iterator[PlainReply]:
+    def _replies(
+        self, requests: Sequence[PlainRequest], timeouts_ms: Sequence[int]
+    ) -> Iterator[PlainReply]:
         """The replies one by one: some batches were not appended, or are not durable yet."""
         first = 0
-        for _, version, correlation_id, acks, _, batches in requests:
+        for request, timeout_ms in zip(requests, timeouts_ms, strict=True):
+            _, version, correlation_id, acks, _, batches = request
             unsettled: Unsettled = []
             response = self._response(batches, first, version, unsettled)
             first += len(batches)
-            reply = reply_to(self._node, self._caller, acks, response, unsettled)
+            reply = reply_to(self._node, self._caller, acks, timeout_ms, response, unsettled)
             yield PlainReply(reply, version, correlation_id)
 
     def _response(

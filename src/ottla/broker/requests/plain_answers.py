@@ -1,4 +1,4 @@
-"""The answers to several plain requests at once."""
+"""The answers to plain requests: to several at once, or to one that a coordinator answers later."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.node import Node
+from ottla.broker.requests.delivered_response import PlacedRequest
 from ottla.broker.requests.request import Reply
 from ottla.broker.security.caller import Caller
 from ottla.ports import Buffer
@@ -28,5 +29,8 @@ class PlainAnswers(NamedTuple):
     replies: Iterable[PlainReply] | None = None
 
 
-# Answers requests in received bytes between two positions; None if the first one is not for it.
-PlainHandler: TypeAlias = Callable[[Node, Caller, memoryview, int, int], PlainAnswers | None]
+# Answers requests in received bytes between two positions, or has a coordinator answer the first one; None if that is
+# not for it.
+PlainHandler: TypeAlias = Callable[
+    [Node, Caller, memoryview, int, int], PlainAnswers | PlacedRequest | None
+]

@@ -60,14 +60,20 @@ def acknowledge(
 
 
 def reply_to(
-    node: Node, caller: Caller, acks: int, response: ProduceResponse, unsettled: Unsettled
+    node: Node,
+    caller: Caller,
+    acks: int,
+    timeout_ms: int,
+    response: ProduceResponse,
+    unsettled: Unsettled,
 ) -> ProduceResponse | asyncio.Future[ProduceResponse] | NoReply:
     """The reply when everything is appended or refused."""
     if acks == ACKS_NONE:
         _close_on_error(response)
         return NO_REPLY
     if unsettled:
-        return _when_durable(unsettled, response, partial(_name_leaders, node, response, caller))
+        finish = partial(_name_leaders, node, response, caller)
+        return _when_durable(unsettled, timeout_ms, response, finish)
     if not node.cluster.leads_everything:
         _name_leaders(node, response, caller)
     return response
@@ -83,15 +89,22 @@ def _close_on_error(response: ProduceResponse) -> None:
 
 
 def _when_durable(
-    unsettled: Unsettled, response: ProduceResponse, finish: Callable[[], None]
+    unsettled: Unsettled, timeout_ms: int, response: ProduceResponse, finish: Callable[[], None]
 ) -> asyncio.Future[ProduceResponse]:
-    """The response, when every append in it is durable or has failed."""
-    answer: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+    """The response, when every append in it is durable or has failed, or the client's time is over.
+
+    What is not durable then may become so: a producer that is idempotent and sends it again is told of the append.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[ProduceResponse] = loop.create_future()
     left = len(unsettled)
 
     def settle(partition: PartitionProduceResponse, done: asyncio.Future[None]) -> None:
         nonlocal left
         left -= 1
+        if answer.done():
+            _ = done.cancelled() or done.exception()
+            return
         failure = None if done.cancelled() else done.exception()
         if done.cancelled() or failure is not None:
             # Another node leads the partition now and has found what was written: the client asks that one.
@@ -101,10 +114,21 @@ def _when_durable(
                 else ErrorCode.KAFKA_STORAGE_ERROR
             )
             refuse(partition, Refused(error))
-        if left == 0 and not answer.done():
+        if left == 0:
+            timer.cancel()
             finish()
             answer.set_result(response)
 
+    def time_out() -> None:
+        if not answer.done():
+            for partition, settled in unsettled:
+                if not settled.done():
+                    refuse(partition, Refused(ErrorCode.REQUEST_TIMED_OUT))
+            finish()
+            answer.set_result(response)
+
+    timer = loop.call_later(max(timeout_ms, 0) / 1000, time_out)
+    answer.add_done_callback(lambda _: timer.cancel())
     for partition, settled in unsettled:
         settled.add_done_callback(partial(settle, partition))
     return answer

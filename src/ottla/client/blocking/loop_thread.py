@@ -16,6 +16,7 @@ import os
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import Context
@@ -68,6 +69,7 @@ class _Call(Generic[T]):
         self._unclaimed = unclaimed
         self._caller = threading.get_ident()
         self._task: asyncio.Task[T] | None = None
+        self._ended: weakref.ref[asyncio.Task[T]] | None = None
         # None: the task has ended. A SimpleQueue may be used from signal handlers, and Ctrl-C ends a wait for it.
         self._inbox: SimpleQueue[_UserCall | None] = SimpleQueue()
         self._is_over = False
@@ -120,6 +122,10 @@ class _Call(Generic[T]):
                 self._run_here(call)
             task = self._task
             assert task is not None
+            # The task refers to this call, also by tasks that it has started: its result must not stay until the
+            # garbage collector runs. An interrupt still finds it, while this frame is there.
+            self._ended = weakref.ref(task)
+            self._task = None
             failure = None if task.cancelled() else task.exception()
             if failure is None and not task.cancelled():
                 # The interpreter handles signals after each call: an interrupt is raised in here, or in the caller.
@@ -130,7 +136,6 @@ class _Call(Generic[T]):
                 message = f"{self._running.name} had no result within {timeout_seconds} s"
                 raise TimedOutError(message=message) from None
             raise
-        self._task = None
         del task  # an exception refers to this frame, which must not refer to the exception
         if failure is None:
             why = f"{self._running.name} was closed while this call waited"
@@ -183,13 +188,16 @@ class _Call(Generic[T]):
     def _cancel(self) -> None:
         """After Ctrl-C: cancel the coroutine, and wait a moment until it has cleaned up for the next call."""
         self._is_over = True
+        # Held by the loop from here on: another interrupt may end the frame that holds it.
+        ended = None if self._ended is None else self._ended()
 
         def cancel() -> None:
-            if self._task is None:  # `_start` has not run yet, or never will
+            task = self._task or ended
+            if task is None:  # `_start` has not run yet, or never will
                 self._coroutine.close()
                 self._inbox.put(None)
-            elif not self._task.cancel():  # it has ended before
-                self._dispose(self._task)
+            elif not task.cancel():  # it has ended before
+                self._dispose(task)
                 self._inbox.put(None)
 
         with suppress(RuntimeError):  # the loop is closed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -95,6 +96,11 @@ class RecordFuture(SentRecord):
             batch, index = self._place()
             if batch.is_done:
                 return batch, index
+            if batch.process_id != os.getpid():
+                raise IllegalStateError(
+                    "the record was sent by the process that this one was forked from, and only that one is told "
+                    "what becomes of it: ask there"
+                )
             _refuse_on(batch.loop)
             if deadline is None and timeout is not None:
                 deadline = time.monotonic() + timeout

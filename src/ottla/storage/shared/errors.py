@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ottla.ports import StorageError
+from ottla.ports import StorageError, StorageUnavailableError
 
 
 class SequencerUnavailableError(StorageError):
     """PostgreSQL did not answer; whether it has done what was asked is unknown."""
 
 
-class ObjectsUnavailableError(StorageError):
+class ObjectsUnavailableError(StorageUnavailableError):
     """The object store did not answer; whether it has done what was asked is unknown."""
 
 
@@ -23,3 +23,7 @@ class ObjectsRefusedError(StorageError):
 
 class ForeignClusterError(StorageError):
     """The bucket, or an object in it, belongs to another cluster."""
+
+
+class HeldElsewhereError(StorageError):
+    """Another live broker holds the partition."""

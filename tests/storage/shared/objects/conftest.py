@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
-from tests.storage.shared.s3_server import S3Server, s3_server
+from tests.storage.shared.s3_server import S3Server
 
 from ottla.storage.shared.objects.memory import MemoryObjects
 from ottla.storage.shared.objects.objects import Objects
@@ -16,12 +16,6 @@ from ottla.storage.shared.objects.s3 import S3Objects
 
 OpenStore = Callable[[], AbstractAsyncContextManager[Objects]]
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def seaweed() -> Iterator[S3Server]:
-    with s3_server() as server:
-        yield server
 
 
 @asynccontextmanager
@@ -62,5 +56,5 @@ def open_store(request: pytest.FixtureRequest) -> OpenStore:
     if request.param == "postgres":
         url = request.getfixturevalue("shared_postgres")
         return lambda: open_chunks(url)
-    server = request.getfixturevalue("seaweed")
+    server = request.getfixturevalue("shared_s3")
     return lambda: open_s3(server)

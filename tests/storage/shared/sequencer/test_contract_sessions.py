@@ -69,10 +69,16 @@ async def test_a_heartbeat_has_members_and_reserves_objects(place: Backend) -> N
     keys = [each.key for each in [*first.objects, *second.objects]]
     assert len({*keys}) == 3
     assert all(key[2] == "/" and f"/{number}-" in key for number, key in enumerate(keys, 1))
-    described = broker("a")._replace(advertised={"PLAINTEXT": "elsewhere:1"}, rack="r")
+    described = broker("a")._replace(
+        advertised={"PLAINTEXT": "elsewhere:1"}, rack="r", certificate="c"
+    )
     await sequencer.describe_broker(a.session, described)
     told = {each.name: each for each in (await sequencer.heartbeat(a.session, 5, 0)).members}["a"]
-    assert (told.advertised, told.rack) == ({"PLAINTEXT": "elsewhere:1"}, "r")
+    assert (told.advertised, told.rack, told.certificate) == (
+        {"PLAINTEXT": "elsewhere:1"},
+        "r",
+        "c",
+    )
 
 
 @story

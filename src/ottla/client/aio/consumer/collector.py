@@ -81,6 +81,7 @@ class RecordCollector:
         """
         collected = Collected({}, {}, {})
         enough: set[TopicPartition] = set()
+        columns.expect(self._buffer.size_bytes)
         while True:
             try:
                 fetched = self._buffer.next_in_line(enough)

@@ -74,12 +74,14 @@ from ottla.config.offset_reset import OffsetReset
 from ottla.core.assignors.model import Assignor
 from ottla.errors import IllegalStateError, KafkaError, TimedOutError
 from ottla.model import TopicPartition
+from ottla.records.client_kernel import free_spare_memory
 from ottla.wire.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ottla.config.option_types import ConsumerOptions
+    from ottla.records.arrow import RecordColumns
 
 CLOSE_TIMEOUT_SECONDS: Final = 30.0
 # How long a close without a timeout searches for a coordinator that cannot be reached.
@@ -113,6 +115,7 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         )
         self._interceptors = consumer_interceptors_of(self._config)
         self._deserializers = deserializers_of(self._config)
+        self._columns: RecordColumns | None = None
         self._wakeups = Wakeups()
         self._user = SingleUser(f"consumer {self._config.client_id}")
         self._poll = SinglePoll(self._user)
@@ -341,7 +344,9 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
         """The result of `poll_arrow`, and what the collector needs to take it back."""
         with self._use_for_poll():
             self._check_subscribed()
-            columns = columns_for(schema, self._deserializers, self._interceptors)
+            columns = self._columns = columns_for(
+                schema, self._deserializers, self._interceptors, self._columns
+            )
             self._subscriptions.give_back(self._subscriptions.assigned())
             return await self._poller.poll_columns(timeout, columns, end_offsets or {})
 
@@ -552,6 +557,9 @@ class Consumer(ClosedByBlock, Generic[K_co, V_co]):
                 await self._positions.close()
                 await self._fetcher.close(max(0.0, deadline - self._loop.time()) * 1000)
                 await self._network.close()
+                if self._columns is not None:
+                    self._columns.free_spare_memory()
+                free_spare_memory()
                 await call_user(self._close_user_code)
 
     def _close_user_code(self) -> None:

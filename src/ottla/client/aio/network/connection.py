@@ -14,6 +14,7 @@ from ottla.client.model import VersionRange
 from ottla.client.security.failures import is_tls, not_kafka, tls_expected, tls_failure
 from ottla.errors import ErrorCode, KafkaError, TimedOutError, exception_for
 from ottla.model import Endpoint
+from ottla.records.client_kernel import FrameMemory
 from ottla.wire.declare import info_of
 from ottla.wire.framing import SIZE_BYTES, read_size, request_parts
 from ottla.wire.response_decoders import CORRELATION_ID, Decode, decoder_of
@@ -96,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = bytearray(_SMALL_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._filled = 0
-        self._large: bytearray | None = None
+        self._large: memoryview | None = None
         self._large_filled = 0
         self._large_size = 0
 
@@ -237,7 +238,7 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint
         if self._large is not None:
-            return memoryview(self._large)[self._large_filled :]
+            return self._large[self._large_filled :]
         return self._view[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -259,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
             if start + size > end:
                 if SIZE_BYTES + size > _SMALL_BUFFER_BYTES:
                     # The rest is received in place: an answer with records is not copied again.
-                    self._large = bytearray(min(size, _TRUSTED_BYTES))
+                    self._large = memoryview(FrameMemory(min(size, _TRUSTED_BYTES)))
                     self._large_size = size
                     self._large_filled = end - start
                     self._large[: self._large_filled] = self._view[start:end]
@@ -278,10 +279,10 @@ class Connection(asyncio.BufferedProtocol):
         self._large_filled += nbytes
         if self._large_filled == self._large_size:
             frame, self._large = self._large, None
-            self._answered(memoryview(frame))
+            self._answered(frame)
         elif self._large_filled == len(self._large):
             # The loop still holds a view of the buffer, so it cannot grow in place.
-            larger = bytearray(min(self._large_size, 2 * len(self._large)))
+            larger = memoryview(FrameMemory(min(self._large_size, 2 * len(self._large))))
             larger[: self._large_filled] = self._large
             self._large = larger
 

@@ -23,7 +23,7 @@ from ottla.records.batch import (
     read_batch,
     read_header,
 )
-from ottla.records.client_kernel import RecordsReader
+from ottla.records.client_kernel import RecordsReader, whole_batches
 from ottla.records.control import MarkerType, parse_marker_type
 from ottla.records.errors import CorruptRecordsError, UnsupportedMagicError
 from ottla.records.legacy import upgrade_legacy
@@ -75,8 +75,12 @@ class FetchedPartition:
         self.record_count = 0
         self.size_bytes = 0 if data.records is None else len(data.records)
         self._settings = settings
-        self._batches, self._broken = _split(partition, fetch_offset, data)
-        self._index = 0
+        self._position = 0
+        self._end, self._last_header, self._broken = _complete_batches(
+            partition, fetch_offset, data
+        )
+        # That of the batch at the position, once it was read.
+        self._header: BatchHeader | None = None
         self._reader: RecordsReader[ConsumerRecord] | None = None
         self._is_marked = False
         self._deserializes = settings.key_of is not None or settings.value_of is not None
@@ -98,15 +102,15 @@ class FetchedPartition:
         """Where the next fetch starts; None if an error has to be handled first."""
         if self.data.error_code or self._broken is not None:
             return None
-        if not self._batches:
+        if self._last_header is None:
             return self.fetch_offset
-        return max(self._batches[-1][1].last_offset + 1, self.fetch_offset)
+        return max(self._last_header.last_offset + 1, self.fetch_offset)
 
     def drop(self) -> None:
         """Release the records that were not taken."""
         self.is_consumed = True
         self._reader = None
-        self._batches = []
+        self._end = self._position
         self._raw = []
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
@@ -134,7 +138,7 @@ class FetchedPartition:
             self.next_offset = _NOWHERE
             raise
         self.record_count += len(records)
-        if self._index >= len(self._batches) and self._broken is None:
+        if self._position >= self._end and self._broken is None:
             self.is_consumed = True
         return records
 
@@ -147,9 +151,10 @@ class FetchedPartition:
         before = columns.row_count
         start_offset = self.next_offset
         try:
-            while self._index < len(self._batches) and self.next_offset < end_offset:
-                self._take_batch(columns, end_offset)
-            if self._index >= len(self._batches) and self._broken is not None:
+            while self._position < self._end and self.next_offset < end_offset:
+                if not self._take_plain(columns, end_offset):
+                    self._take_batch(columns, end_offset)
+            if self._position >= self._end and self._broken is not None:
                 raise self._broken
         except (CorruptRecordsError, AbortableError) as error:
             if self.next_offset == start_offset:
@@ -158,13 +163,32 @@ class FetchedPartition:
                 raise
         taken = columns.row_count - before
         self.record_count += taken
-        if self._index >= len(self._batches) and self._broken is None:
+        if self._position >= self._end and self._broken is None:
             self.is_consumed = True
         return taken
 
+    def _take_plain(self, columns: RecordColumns, end_offset: int) -> bool:
+        """Read the next batches in one call, as far as nothing has to be decided for one; False if there are none."""
+        assert self.data.records is not None
+        may_be_aborted = self._settings.read_committed and (self._aborted or self._aborted_ids)
+        appended = columns.append_plain(
+            self.data.records,
+            self._position,
+            *self.partition,
+            start_offset=self.next_offset,
+            end_offset=end_offset,
+            checks_crcs=self._settings.check_crcs,
+            takes_transactional=not may_be_aborted,
+        )
+        if appended is None:
+            return False
+        self._position, self.next_offset, self.last_epoch = appended
+        self._header = None
+        return True
+
     def _take_batch(self, columns: RecordColumns, end_offset: int) -> None:
         """Read the next batch, or its records before the end offset."""
-        position, header = self._batches[self._index]
+        position, header = self._position, self._next_header()
         if header.base_offset < end_offset:
             self._check(position, header)
             self.last_epoch = header.partition_leader_epoch
@@ -193,7 +217,7 @@ class FetchedPartition:
             return None
         part = reader.read(max_records)
         if self._is_marked:
-            header = self._batches[self._index][1]
+            header = self._next_header()
             part = [MarkedRecord.of(record, header) for record in part]
         elif part and self._deserializes:
             self._raw = part
@@ -249,15 +273,23 @@ class FetchedPartition:
     def _finish_batch(self) -> None:
         # Compaction may remove the last record of a batch and keep its last offset: continuing behind that offset
         # avoids fetching the same batch for ever.
-        header = self._batches[self._index][1]
+        header = self._next_header()
         self.next_offset = max(self.next_offset, header.last_offset + 1)
-        self._index += 1
+        self._position += header.size_bytes
+        self._header = None
         self._reader = None
+
+    def _next_header(self) -> BatchHeader:
+        """The header of the batch at the position."""
+        if self._header is None:
+            assert self.data.records is not None
+            self._header = read_header(self.data.records, self._position)
+        return self._header
 
     def _next_reader(self) -> RecordsReader[ConsumerRecord] | None:
         """The reader of the next batch that the consumer sees; None behind the last one."""
-        while self._index < len(self._batches):
-            position, header = self._batches[self._index]
+        while self._position < self._end:
+            position, header = self._position, self._next_header()
             self._check(position, header)
             self.last_epoch = header.partition_leader_epoch
             # Also called for control batches, which end aborted transactions.
@@ -327,33 +359,28 @@ def corrupt_error(partition: TopicPartition, offset: int, why: str) -> Abortable
     )
 
 
-def _split(
+def _complete_batches(
     partition: TopicPartition, fetch_offset: int, data: PartitionData
-) -> tuple[list[tuple[int, BatchHeader]], AbortableError | None]:
-    """The complete batches with their positions, and the error behind the last one, if any."""
+) -> tuple[int, BatchHeader | None, AbortableError | None]:
+    """Where the complete batches end, the header of the last one, and the error behind it, if there are any."""
     records = data.records
-    batches: list[tuple[int, BatchHeader]] = []
     if not records or data.error_code:
-        return batches, None
-    position, end = 0, len(records)
+        return 0, None, None
+    end, last = whole_batches(records)
+    last_header = read_header(records, last) if end else None
     try:
         # Brokers may cut the last batch off at the size limit.
-        while end - position >= HEADER_BYTES or _is_legacy(records, position):
-            header = read_header(records, position)
-            if header.size_bytes > end - position:
-                break
-            batches.append((position, header))
-            position += header.size_bytes
+        if len(records) - end >= HEADER_BYTES or _is_legacy(records, end):
+            read_header(records, end)
     except UnsupportedMagicError:
-        return _split_upgraded(partition, fetch_offset, data)
+        return _upgraded_batches(partition, fetch_offset, data)
     except CorruptRecordsError as error:
-        at = batches[-1][1].last_offset + 1 if batches else fetch_offset
-        return batches, corrupt_error(partition, at, str(error))
-    if not batches:
-        return batches, corrupt_error(
-            partition, fetch_offset, f"the broker sent {end} bytes without a complete batch"
-        )
-    return batches, None
+        at = last_header.last_offset + 1 if last_header is not None else fetch_offset
+        return end, last_header, corrupt_error(partition, at, str(error))
+    if last_header is None:
+        why = f"the broker sent {len(records)} bytes without a complete batch"
+        return end, None, corrupt_error(partition, fetch_offset, why)
+    return end, last_header, None
 
 
 def _is_legacy(records: Buffer, position: int) -> bool:
@@ -361,13 +388,13 @@ def _is_legacy(records: Buffer, position: int) -> bool:
     return len(records) - position > MAGIC_AT and records[position + MAGIC_AT] < MAGIC
 
 
-def _split_upgraded(
+def _upgraded_batches(
     partition: TopicPartition, fetch_offset: int, data: PartitionData
-) -> tuple[list[tuple[int, BatchHeader]], AbortableError | None]:
-    """Like `_split`, for records in the formats before Kafka 0.11."""
+) -> tuple[int, BatchHeader | None, AbortableError | None]:
+    """Like `_complete_batches`, for records in the formats before Kafka 0.11."""
     assert data.records is not None
     try:
         data.records = memoryview(upgrade_legacy(data.records))
     except CorruptRecordsError as error:
-        return [], corrupt_error(partition, fetch_offset, str(error))
-    return _split(partition, fetch_offset, data)
+        return 0, None, corrupt_error(partition, fetch_offset, str(error))
+    return _complete_batches(partition, fetch_offset, data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
@@ -80,6 +81,7 @@ class ProducerBatch(Completion):
         "order",
         "part_starts",
         "parts",
+        "process_id",
         "record_count",
         "record_errors",
         "reserved_bytes",
@@ -108,6 +110,8 @@ class ProducerBatch(Completion):
         # Of its producer.
         self.loop: object = None
         """The event loop on which it completes, if there is one."""
+        self.process_id = os.getpid()
+        """The process that sends it: a fork's child has a copy, which never completes."""
         self.failed_records: FailedRecords | None = None
         """Where its records are counted if it fails; None: nowhere."""
         # Known once it is closed.

@@ -325,9 +325,12 @@ class ClassicGroup:
         if not self.uses_consumer_protocol:
             return None
         topics: list[str] = []
-        for member in self.members.values():
+        # Most members have the same subscription.
+        for metadata in dict.fromkeys(
+            member.metadata(self.protocol) for member in self.members.values()
+        ):
             try:
-                topics += subscribed_topics(member.metadata(self.protocol))
+                topics += subscribed_topics(metadata)
             except MalformedMessageError:
                 return None
         return frozenset(topics)

@@ -183,6 +183,7 @@ class LocalLog:
             self._aborted.checksums = check_txn_indexes(folder, end_offset)
             active = self._segment(bases[-1], end_offset, folder.sizes[bases[-1]])
             active.index = index
+            active.free_left_space()
         elif start_offset < recovery_point:
             raise UntrustworthyError(f"{folder.path} has no segment")
         else:
@@ -294,6 +295,7 @@ class LocalLog:
             old.complete_index()
             # A kill may follow: from now on the transaction index of the old segment can be checked.
             self._note_checksums()
+            old.give_space_back()
             new = self._new_segment_file(old.end_offset)
         except OSError as error:
             raise refusal(f"cannot begin a new segment in {self._folder}", error) from error

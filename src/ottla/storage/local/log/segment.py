@@ -22,6 +22,13 @@ from ottla.storage.local.log.index import (
     read_index,
     read_timeless_index,
 )
+from ottla.storage.local.log.reserved_space import (
+    RESERVE_FROM_BYTES,
+    RESERVED_BYTES,
+    give_back,
+    give_back_if_left,
+    reserve,
+)
 from ottla.storage.local.recovery.scan import READ_AT_ONCE_BYTES
 
 logger = EventLog(__name__)
@@ -56,8 +63,10 @@ class Segment:
         "_build_index",
         "_fd",
         "_files",
+        "_has_reserved",
         "_map",
         "_mapped_bytes",
+        "_space_end",
         "_view",
         "base_offset",
         "created_ms",
@@ -100,6 +109,8 @@ class Segment:
         self._map: mmap.mmap | None = None
         self._view: memoryview = memoryview(b"")
         self._mapped_bytes = 0
+        self._space_end = RESERVE_FROM_BYTES  # a write behind it reserves space first
+        self._has_reserved = False
 
     @property
     def path(self) -> str:
@@ -115,6 +126,8 @@ class Segment:
         self.used = True
         position = self.size_bytes
         size_bytes = len(data)
+        if position + size_bytes > self._space_end:
+            self._reserve_space(fd, position + size_bytes)
         try:
             written = os.pwrite(fd, data, position)
             while written != size_bytes:
@@ -140,8 +153,24 @@ class Segment:
         self.size_bytes += size_bytes
         self.end_offset = last_offset + 1
 
+    def _reserve_space(self, fd: int, end: int) -> None:
+        """Reserves disk space for a write that ends there, and for the next ones."""
+        size_bytes = self.size_bytes
+        end += min(RESERVED_BYTES, end)
+        self._has_reserved = reserve(fd, size_bytes, end - size_bytes)
+        self._space_end = end if self._has_reserved else _NEVER
+
+    def give_space_back(self) -> None:
+        """Frees disk space that was reserved and not needed."""
+        if self._has_reserved and self._fd >= 0:
+            give_back(self._fd, self.size_bytes)
+        self._has_reserved = False
+        self._space_end = max(RESERVE_FROM_BYTES, self.size_bytes)
+
     def _undo_write(self, fd: int, size_bytes: int, cause: OSError) -> None:
-        """Cuts off the bytes of a failed write."""
+        """Cuts off the bytes of a failed write, and with them the reserved space."""
+        self._has_reserved = False
+        self._space_end = _NEVER
         try:
             os.ftruncate(fd, size_bytes)
         except OSError as error:
@@ -178,6 +207,10 @@ class Segment:
             self._fd = os.open(self.path, mode | os.O_CLOEXEC)
         return self._fd
 
+    def free_left_space(self) -> None:
+        """Frees disk space that a killed process had reserved for the active segment."""
+        give_back_if_left(self.path, self.size_bytes)
+
     def duplicate_file(self) -> int:
         """A descriptor of its own for a sync in another thread; -1 if the file is not open."""
         return os.dup(self._fd) if self._fd >= 0 else -1
@@ -185,6 +218,7 @@ class Segment:
     def release(self) -> None:
         """Closes files and mappings; bytes that readers still use keep their mapping alive."""
         if self._fd >= 0:
+            self.give_space_back()
             os.close(self._fd)
             self._fd = -1
         self._view = memoryview(b"")

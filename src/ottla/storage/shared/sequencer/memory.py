@@ -980,4 +980,5 @@ def _member(broker: _Broker, now_ms: int) -> MemberState:
         rack=description.rack,
         is_live=not broker.ended and broker.expires_ms > now_ms,
         applied_revision=broker.applied_revision,
+        certificate=description.certificate,
     )

@@ -296,7 +296,9 @@ async def _next_news(connection: Any, news: asyncio.Queue[str]) -> str:
     """Looks now and then whether the server is still there."""
     while True:
         try:
-            return await asyncio.wait_for(news.get(), LISTEN_CHECK_SECONDS)
+            # Not by `wait_for`, which forgets that its task was cancelled if news come at that moment.
+            async with asyncio.timeout(LISTEN_CHECK_SECONDS):
+                return await news.get()
         except TimeoutError:
             await connection.fetchval("SELECT 1", timeout=LISTEN_CHECK_SECONDS)
 

@@ -136,6 +136,7 @@ def description_text(broker: BrokerDescription) -> str:
             "advertised": dict(broker.advertised),
             "peer": broker.peer,
             "rack": broker.rack,
+            "certificate": broker.certificate,
         }
     )
 
@@ -157,6 +158,7 @@ def _member(entry: Mapping[str, Any]) -> MemberState:
         rack=description["rack"],
         is_live=entry["is_live"],
         applied_revision=entry["applied_revision"],
+        certificate=description["certificate"],
     )
 
 
