@@ -187,6 +187,10 @@ class Lane:
             connection = await self._connected()
             try:
                 rows = await self._execute(connection, sql, arguments)
+            except asyncio.CancelledError:
+                # The server may be out of reach, and asyncpg would wait for it to confirm the cancellation.
+                self._drop()
+                raise
             except Exception as error:
                 self._drop_if_broken(error)
                 raise self._database.error_of(error, "the call failed") from error
@@ -226,6 +230,9 @@ class Lane:
             _ENDS_CONNECTION
         ):
             return
+        self._drop()
+
+    def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()
