@@ -11,9 +11,11 @@ import asyncpg
 from tests.storage.batches import SteppingClock
 from tests.storage.shared.postgres_server import new_schema_url
 from tests.storage.shared.sequencer.backends import PostgresBackend
-from tests.storage_contract.settled_store import LoopThread, SettledStore
+from tests.storage_contract.settled_store import LoopThread, SettledLog, SettledStore
 
-from ottla.ports import LogStore
+from ottla.ports import LogStore, PartitionLog
+from ottla.storage.shared.log.consolidation import consolidate
+from ottla.storage.shared.log.partition_log import SharedLog
 from ottla.storage.shared.objects.memory import MemoryObjects
 from ottla.storage.shared.objects.postgres_chunks import PostgresChunks
 from ottla.storage.shared.objects.s3 import S3Objects
@@ -49,14 +51,40 @@ def shared_in_s3(url: str, clock: SteppingClock) -> LogStore:
     return cast(LogStore, SettledStore(open_store))
 
 
-def shared_in_memory(clock: SteppingClock, options: SharedOptions = OPTIONS) -> LogStore:
+class SharedPlaces:
+    """A sequencer and objects in this process, on which stores are opened one after the other."""
+
+    def __init__(self, clock: SteppingClock) -> None:
+        self._clock = clock
+        self._state = MemorySequencerState(clock=clock, cluster_id="A" * 22)
+        self._objects = MemoryObjects()
+
+    def open(self) -> LogStore:
+        sequencer = MemorySequencer(self._state)
+        return cast(
+            LogStore,
+            SettledStore(
+                lambda: open_shared_store(
+                    sequencer, self._objects, BROKER, self._clock, options=OPTIONS
+                )
+            ),
+        )
+
+
+def shared_in_memory(clock: SteppingClock) -> LogStore:
     """A store on a sequencer and objects in this process."""
-    state = MemorySequencerState(clock=clock, cluster_id="A" * 22)
-    sequencer, objects = MemorySequencer(state), MemoryObjects()
-    return cast(
-        LogStore,
-        SettledStore(lambda: open_shared_store(sequencer, objects, BROKER, clock, options=options)),
-    )
+    return SharedPlaces(clock).open()
+
+
+def rewrite_tail(log: PartitionLog) -> None:
+    """Makes segments of all rows of a log."""
+    assert isinstance(log, SettledLog)
+
+    async def rewrite(inner: SharedLog) -> None:
+        async with inner.replacing:
+            assert await consolidate(inner, inner._parts, inner.settled_offset)
+
+    log.in_one_turn(lambda inner: rewrite(cast(SharedLog, inner)))
 
 
 def shared_in_postgres(server: str, clock: SteppingClock, opened: ExitStack) -> LogStore:

@@ -255,6 +255,27 @@ def test_a_store_that_is_unavailable_is_asked_again() -> None:
     run(test)
 
 
+def test_an_outage_fails_all_reads_after_the_same_time() -> None:
+    async def test() -> None:
+        store = Store([f"k{number}" for number in range(20)])
+
+        async def fail(operation: ObjectOperation, perform: Callable[[], Answer]) -> Answer:
+            raise ObjectsUnavailableError("down")
+
+        store.fault = fail
+        cache = RangeCache(store, SMALL)  # two flights at a time
+        began = asyncio.get_running_loop().time()
+
+        async def failing(key: str) -> None:
+            with pytest.raises(ObjectsUnavailableError):
+                await read(cache, key, 0, 10)
+
+        await asyncio.gather(*(failing(key) for key in store.stored))
+        assert asyncio.get_running_loop().time() - began < 5 * SMALL.patience_seconds
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     ("raised", "expected"),
     [
