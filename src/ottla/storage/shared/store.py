@@ -286,6 +286,19 @@ class SharedStore:
             self._closing = asyncio.ensure_future(self._close())
         return self._closing
 
+    def abandon(self) -> None:
+        """Ends as a kill does: nothing is released, and the lease runs out."""
+        self.session.abandon()
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._abandon())
+
+    async def _abandon(self) -> None:
+        await self._housekeeping.close()
+        await self._lanes.drain()
+        await self._end_work()
+        await self._sequencer.close()
+        await self._objects.close()
+
     async def _close(self) -> None:
         """Drains the lanes, saves snapshots, releases everything, and ends the session."""
         await self._housekeeping.close()
@@ -295,11 +308,15 @@ class SharedStore:
         await self._lanes.drain()
         with suppress(StorageError):
             await self._deleted_all()
+        await self._end_work()
+        await self.session.end()
+        await self._sequencer.close()
+        await self._objects.close()
+
+    async def _end_work(self) -> None:
+        """Ends what goes on beside appends."""
         await self._reads.close()
         self._uploads.close()
         self._catalog.close()
         if self._following is not None:
             self._following.cancel()
-        await self.session.end()
-        await self._sequencer.close()
-        await self._objects.close()
