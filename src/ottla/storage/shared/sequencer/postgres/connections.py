@@ -7,7 +7,7 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
 
 import asyncpg
@@ -269,7 +269,7 @@ LISTEN_CHECK_SECONDS: Final = 10.0
 LOST: Final = "lost"
 
 
-async def listen(database: Database, channel: str) -> AsyncIterator[str]:
+async def listen(database: Database, channel: str) -> AsyncGenerator[str, None]:
     """Notifications of a channel; `lost` at the beginning, and whenever the connection was lost.
 
     It ends where a pooler loses them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -268,8 +269,10 @@ class PostgresSequencer:
         return self._notifications()
 
     async def _notifications(self) -> AsyncIterator[str]:
-        async for news in listen(self._database, f"ottla:{self._database.url.schema}"):
-            yield news
+        heard = listen(self._database, f"ottla:{self._database.url.schema}")
+        async with contextlib.aclosing(heard):
+            async for news in heard:
+                yield news
         async for news in self._polled_changes():
             yield news
 
