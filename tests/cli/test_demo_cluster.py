@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,15 +32,14 @@ def needs_servers() -> None:
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the demo makes its folder."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the demo makes its folder; another user can enter it, since PostgreSQL does not run as root."""
+    folder = Path(tempfile.mkdtemp(prefix="ottla-test-"))
+    folder.chmod(0o711)
+    monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    # Another user has to enter it, if this one is root.
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        if folder.stat().st_uid == os.geteuid():
-            folder.chmod(0o711)
-    return tmp_path
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def processes_of(folder: Path) -> list[str]:

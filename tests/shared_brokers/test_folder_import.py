@@ -159,6 +159,7 @@ def _last_epoch(state: dict[str, Any]) -> int:
     return max(epochs)
 
 
+@pytest.mark.campaign
 def test_an_import_into_a_bucket_can_be_checked(
     filled: tuple[Path, dict[str, Any]],
     storage_url: str,
@@ -278,6 +279,7 @@ def with_workers(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.campaign
 def test_the_folder_of_workers_is_imported_whole(with_workers: Path, urls: StorageUrls) -> None:
     assert run_import(with_workers, urls) == 0
     with ottla.Broker(storage=urls.storage) as broker:

@@ -99,8 +99,9 @@ def test_a_wrong_address_or_login_is_named_without_the_password(
 
 def test_a_wrong_password_is_named(refused: Refused) -> None:
     with started_server(find_newest_binaries(), {"fsync": "on"}) as server:
-        rules = server.folder / "data" / "pg_hba.conf"
         with psycopg.connect(server.url, autocommit=True) as connection:
+            rows = connection.execute("SHOW hba_file").fetchall()
+            rules = Path(str(rows[0][0]))
             connection.execute("CREATE ROLE broker LOGIN PASSWORD 'right'")
             rules.write_text(
                 "host all broker 127.0.0.1/32 scram-sha-256\n" + rules.read_text(encoding="utf-8"),
