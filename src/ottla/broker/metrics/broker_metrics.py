@@ -14,6 +14,7 @@ from typing import Final
 from ottla.broker.cluster import Cluster
 from ottla.broker.internals.process_identity import IDENTITY
 from ottla.broker.loop.loop_monitor import LoopMonitor
+from ottla.broker.metrics import storage_metrics
 from ottla.broker.metrics.topic_extents import SLICE, TopicExtent, topic_extents
 from ottla.broker.network.server import Server
 from ottla.broker.node import Node
@@ -27,6 +28,7 @@ from ottla.core.txn.states import TxnState as TransactionState
 from ottla.errors import ErrorCode
 from ottla.exposition import Metric, Page, rendered_labels
 from ottla.records import kernel
+from ottla.storage.shared.store import SharedStore
 from ottla.version import VERSION
 
 # The number of topics with series of their own; the others share one, under a name that no topic can have.
@@ -184,6 +186,8 @@ async def page_of(
         _add_requests(page, server)
         _add_node(page, server)
     page.add(SYNCS, cluster.store.syncs)
+    if isinstance(cluster.store, SharedStore):
+        storage_metrics.add_storage(page, cluster.store)
     page.add(LOOP_HELD, loop_monitor.held_seconds_max)
     page.add(TOPICS, len(cluster.catalog.topics))
     page.add(ACLS, len(cluster.catalog.acls))
@@ -335,4 +339,7 @@ def add_process(page: Page) -> None:
         page.add(MEMORY, most if sys.platform == "darwin" else most * 1024)
 
 
-ALL: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+ALL: Final = (
+    *(value for value in list(globals().values()) if isinstance(value, Metric)),
+    *storage_metrics.ALL,
+)
