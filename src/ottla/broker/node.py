@@ -15,6 +15,8 @@ from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.members import address_for
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.led_partitions import LedPartitions
+from ottla.broker.partitions.unsettled_bytes import UnsettledBytes
+from ottla.broker.requests.answer_timeouts import AnswerTimeouts
 from ottla.broker.security.audit import AuditLog
 from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.caller import Caller
@@ -51,7 +53,9 @@ class Node:
         )
         self.connection_rates = ConnectionRates(self.options, self.quotas)
         self.topics = Topics(cluster, self.options)
-        self.partitions = LedPartitions(self.node_id, cluster, self.options)
+        self.unsettled = UnsettledBytes()
+        self.answer_timeouts = AnswerTimeouts()
+        self.partitions = LedPartitions(self.node_id, cluster, self.options, self.unsettled)
         config = self.options.config
         self.sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
         self.telemetry = Telemetry(self.node_id, cluster, self.options)
