@@ -245,11 +245,11 @@ class Coordinators(Generic[M]):
         return self._loaded.get(partition)
 
     def loaded_for(self, key: str) -> Coordinator[M] | None:
-        """The coordinator of a group or transactional id, if it was made already."""
+        """The coordinator of a group or transactional id, if it was made already and may be asked."""
         topic = self.topic
         if topic is None:
             return None
-        return self._loaded.get(coordinator_partition(key, topic.partition_count))
+        return self._usable.get(coordinator_partition(key, topic.partition_count))
 
     def machines(self) -> list[M]:
         """The machines of all loaded coordinators."""
