@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from ottla.access import Operation, topic
@@ -61,7 +62,9 @@ class Node:
         self.telemetry = Telemetry(self.node_id, cluster, self.options)
         # Whether its metrics are served: only then are clients asked for theirs.
         self.has_metrics_page = False
-        self._may_lead = True
+        # Asked before requests and periodic work, where leadership is for a time: whether the lease lasts.
+        self.may_lead: Callable[[], bool] | None = None
+        self._is_suspended = False
         self.uptime = Uptime(cluster.clock.monotonic_seconds)
         self.patterns = SubscriptionPatterns(cluster.catalog, cluster.share, self._may_describe)
         self.groups = Coordinators(
@@ -71,6 +74,7 @@ class Node:
             partitions=self.partitions,
             options=self.options,
             uptime=self.uptime,
+            check_lease=self.check_lease,
             perform=self.patterns.search,
             prepare=partial(forget_deleted_topics, cluster.catalog),
         )
@@ -81,19 +85,20 @@ class Node:
             partitions=self.partitions,
             options=self.options,
             uptime=self.uptime,
+            check_lease=self.check_lease,
             perform=MarkerSender(self.node_id, cluster).send,
         )
 
-    def set_may_lead(self, may_lead: bool) -> None:
+    def check_lease(self) -> None:
         """Suspends all that only a leader or coordinator may do, when its lease has passed; or resumes it."""
-        if may_lead is self._may_lead:
+        if self.may_lead is None or self.may_lead() is not self._is_suspended:
             return
-        self._may_lead = may_lead
+        self._is_suspended = not self._is_suspended
         for part in (self.partitions, self.groups, self.transactions):
-            if may_lead:
-                part.resume()
-            else:
+            if self._is_suspended:
                 part.suspend()
+            else:
+                part.resume()
 
     def _may_describe(self, caller: object, topic_name: str) -> bool:
         """Whether a caller may know of a topic that its pattern matches."""
@@ -117,6 +122,7 @@ class Node:
     def tick(self) -> None:
         """Does the periodic work of the services; to be called about once a second."""
         self.uptime.now_ms()
+        self.check_lease()
         self.partitions.retry_offline()
         self.groups.load_soon()
         self.transactions.load_soon()

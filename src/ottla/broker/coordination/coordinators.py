@@ -79,15 +79,20 @@ class Coordinators(Generic[M]):
         partitions: LedPartitions,
         options: NodeOptions,
         uptime: Uptime,
+        check_lease: Callable[[], None] = lambda: None,
         perform: Callable[[Coordinator[M], Any], None] = _no_effects,
         prepare: Callable[[Coordinator[M]], None] = lambda coordinator: None,
     ) -> None:
-        """`prepare` is called with every coordinator before its first request."""
+        """`prepare` is called with every coordinator before its first request.
+
+        `check_lease` calls `suspend` or `resume` if the lease of the node has passed or was renewed.
+        """
         self._cluster = cluster
         self._topics = topics
         self._partitions = partitions
         self._options = options
         self._uptime = uptime
+        self._check_lease = check_lease
         self._perform = perform
         self._prepare = prepare
         self._kind = kind
@@ -168,6 +173,13 @@ class Coordinators(Generic[M]):
 
     def resume(self) -> None:
         self._usable = self._loaded
+        # What has become due meanwhile.
+        asyncio.get_running_loop().call_soon(self.wake)
+
+    def _may_decide(self) -> bool:
+        # A process that stood still may get here first when it goes on.
+        self._check_lease()
+        return self._usable is self._loaded
 
     def _load(self, partition: int) -> Coordinator[M] | Refused:
         if self._usable is not self._loaded:
@@ -196,6 +208,7 @@ class Coordinators(Generic[M]):
             self._perform,
             self._rest,
             self._fail,
+            self._may_decide,
             self._take_offline,
         )
         made = Coordinator(shard, self._kind.machine(), settings, self._discard)
