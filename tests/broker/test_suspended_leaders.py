@@ -231,10 +231,10 @@ def test_other_nodes_write_no_markers_after_the_lease(
         topics = [WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0])]
         marker = WritableTxnMarker(
             producer_id=7,
-                producer_epoch=0,
-                transaction_result=True,
-                topics=topics,
-                coordinator_epoch=0,
+            producer_epoch=0,
+            transaction_result=True,
+            topics=topics,
+            coordinator_epoch=0,
         )
         request = WriteTxnMarkersRequest(markers=[marker])
         ours.sendall(frame_request(request, 1, number, None))

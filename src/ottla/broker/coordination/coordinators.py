@@ -38,6 +38,8 @@ MIN_REPLICAS = "min.insync.replicas"
 # The first and the longest wait before a coordinator is loaded again whose log could not be read or written.
 FIRST_REST_MS = 500
 LAST_REST_MS = 8000
+# The most partitions that `load_soon` looks at each time: a millisecond or two. Few topics have as many.
+LOOKS = 1000
 
 
 class Kind(NamedTuple, Generic[M]):
@@ -104,6 +106,7 @@ class Coordinators(Generic[M]):
         # Partitions whose log cannot be replayed, and the epoch of the claim in which that was found.
         self._failed: dict[int, int] = {}
         self._to_load: deque[int] = deque()
+        self._looked_at = 0  # where `load_soon` goes on
 
     @property
     def topic_name(self) -> str:
@@ -278,12 +281,18 @@ class Coordinators(Generic[M]):
 
         They are needed before the first request: only a coordinator notices that members are gone.
         """
-        if not self._to_load:
-            self._to_load.extend(
-                partition for partition in self._led() if partition not in self._loaded
-            )
-            if self._to_load:
-                asyncio.get_running_loop().call_soon(self._load_next)
+        topic = self.topic
+        if self._to_load or topic is None:
+            return
+        count = topic.partition_count
+        for partition in range(self._looked_at, self._looked_at + min(count, LOOKS)):
+            if partition % count not in self._loaded and self._partitions.leads_records_of(
+                topic, partition % count
+            ):
+                self._to_load.append(partition % count)
+        self._looked_at = (self._looked_at + LOOKS) % count if count > LOOKS else 0
+        if self._to_load:
+            asyncio.get_running_loop().call_soon(self._load_next)
 
     def _load_next(self) -> None:
         partition = self._to_load.popleft()
