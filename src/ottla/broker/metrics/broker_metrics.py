@@ -55,6 +55,16 @@ DURATION = Metric(
 RECEIVED = Metric("ottla_received_bytes_total", "counter", "Bytes that clients sent.")
 SENT = Metric("ottla_sent_bytes_total", "counter", "Bytes that were sent to clients.")
 CONNECTIONS = Metric("ottla_connections", "gauge", "Connections that are open.")
+UNSETTLED = Metric(
+    "ottla_unsettled_bytes",
+    "gauge",
+    "Appended bytes that are not durable yet and not shown to readers.",
+)
+WAITING_PRODUCERS = Metric(
+    "ottla_connections_waiting_to_produce",
+    "gauge",
+    "Connections that are not read because 64 MiB of appended bytes are not durable yet.",
+)
 ACCEPTED = Metric("ottla_connections_accepted_total", "counter", "Connections that were accepted.")
 REFUSED = Metric(
     "ottla_connections_refused_total", "counter", "Connections that a limit did not allow."
@@ -226,6 +236,8 @@ def _add_node(page: Page, server: Server) -> None:
     page.add(RECEIVED, traffic.received_bytes, node=label)
     page.add(SENT, traffic.sent_bytes, node=label)
     page.add(CONNECTIONS, server.connection_count, node=label)
+    page.add(UNSETTLED, server.node.unsettled.total, node=label)
+    page.add(WAITING_PRODUCERS, server.node.unsettled.waiting_count, node=label)
     page.add(ACCEPTED, traffic.accepted, node=label)
     page.add(REFUSED, traffic.refused, node=label)
     page.add(FAULTED, traffic.faulted, node=label)
