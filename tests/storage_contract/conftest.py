@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 from tests.storage.batches import SteppingClock
+from tests.storage.shared.postgres_server import shared_postgres
+from tests.storage_contract.shared_stores import shared_in_memory, shared_in_postgres
 
 from ottla.ports import LogStore
 from ottla.storage.local import open_local_store, open_supervised_folder, open_worker_store
 from ottla.storage.memory import MemoryStore
+
+__all__ = ["shared_postgres"]
 
 
 @pytest.fixture
@@ -42,10 +46,40 @@ def open_worker(folder: Path, clock: SteppingClock, opened: ExitStack) -> LogSto
     )
 
 
-@pytest.fixture(params=[open_memory, open_local, open_worker])
+def open_shared(folder: Path, clock: SteppingClock, opened: ExitStack) -> LogStore:
+    """A store on a sequencer and objects in this process."""
+    return shared_in_memory(clock)
+
+
+def open_shared_postgres(folder: Path, clock: SteppingClock, opened: ExitStack) -> LogStore:
+    """A store on a schema of its own in PostgreSQL, and objects in this process."""
+    return shared_in_postgres((folder.parent / SERVER_FILE).read_text(), clock, opened)
+
+
+# The file in which a test finds the URL of the server.
+SERVER_FILE = "postgres_url"
+
+
+ENGINES = [open_memory, open_local, open_worker, open_shared]
+# With a server of its own a test takes half a second.
+ENGINES_WITH_SERVER = [*ENGINES, open_shared_postgres]
+LONG_MODULES = {"test_log"}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs the tests for every engine, the longest module without servers."""
+    if "store" in metafunc.fixturenames:
+        is_long = metafunc.module.__name__.rpartition(".")[2] in LONG_MODULES
+        engines = ENGINES if is_long else ENGINES_WITH_SERVER
+        metafunc.parametrize("store", engines, indirect=True)
+
+
+@pytest.fixture
 def store(
     request: pytest.FixtureRequest, tmp_path: Path, clock: SteppingClock
 ) -> Iterator[LogStore]:
+    if request.param is open_shared_postgres:
+        (tmp_path / SERVER_FILE).write_text(request.getfixturevalue("shared_postgres"))
     with ExitStack() as opened:
         store: LogStore = request.param(tmp_path / "data", clock, opened)
         yield store

@@ -23,3 +23,7 @@ class ObjectsRefusedError(StorageError):
 
 class ForeignClusterError(StorageError):
     """The bucket, or an object in it, belongs to another cluster."""
+
+
+class HeldElsewhereError(StorageError):
+    """Another live broker holds the partition."""

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ottla.ports import StorageError
 from ottla.storage.local.log.segment import Segment
+from ottla.storage.shared_future import SharedFuture
 
 # macOS has no fdatasync.
 _sync_data: Final = getattr(os, "fdatasync", os.fsync)
@@ -36,13 +37,6 @@ class Syncable(Protocol):
     def sync_failed(self, error: OSError) -> StorageError:
         """Ends the claim; returns the error of those futures."""
         ...
-
-
-class SharedFuture(asyncio.Future[None]):
-    """The future of a sync that several requests await: one that is cancelled must not cancel it for the others."""
-
-    def cancel(self, msg: object = None) -> bool:
-        return False
 
 
 def run_sync(job: SyncJob) -> float:

@@ -1,0 +1,121 @@
+"""Periodic work in the background: consolidation of the tail, and the tasks of the whole cluster.
+
+A round rewrites the oldest rows of several logs into one object. It takes the logs whose rows are old or many, those
+with the oldest rows first. One broker at a time turns the ring of tail tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Final
+
+from ottla.events import EventLog
+from ottla.ports import PartitionRef, StorageError
+from ottla.storage.shared.log.consolidation import (
+    MAX_SEGMENT_BYTES,
+    Rewrite,
+    read_tail,
+    rewrite,
+)
+from ottla.storage.shared.log.partition_log import SharedLog
+from ottla.storage.shared.log.runs import Run
+from ottla.storage.shared.log.store_parts import StoreParts
+
+logger = EventLog(__name__)
+
+MAX_TAIL_AGE_MS: Final = 60_000
+MAX_TAIL_BYTES: Final = 8 << 20
+# A log with more rows is due, however small they are.
+MAX_TAIL_ROWS: Final = 2_000
+LOGS_PER_ROUND: Final = 500
+TURN_TASK: Final = "turn_tail"
+TURN_PAUSE_MS: Final = 30_000
+
+
+class Housekeeping:
+    """One round at a time."""
+
+    def __init__(self, parts: StoreParts, logs: Mapping[PartitionRef, SharedLog]) -> None:
+        self._parts = parts
+        self._logs = logs
+        self._running: asyncio.Task[None] | None = None
+        self._next_turn_ms = 0
+        self._is_closed = False
+
+    def tick(self, now_ms: int) -> None:
+        """Begins a round, unless one runs."""
+        if self._running is None and not self._is_closed:
+            self._running = asyncio.get_running_loop().create_task(self._round(now_ms))
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])
+
+    async def _round(self, now_ms: int) -> None:
+        try:
+            await self._parts.uploads.abandon_unused()
+            await self._turn_tail(now_ms)
+            while await self._consolidate():
+                pass
+        except StorageError as error:
+            # The next round tries again.
+            logger.warning(
+                "storage_housekeeping_failed",
+                "the tail of the store is not rewritten now: %(reason)s",
+                reason=str(error),
+            )
+        except Exception as error:
+            logger.bug("storage_housekeeping_impossible", "the tail cannot be rewritten", error)
+        finally:
+            self._running = None
+
+    async def _turn_tail(self, now_ms: int) -> None:
+        if now_ms < self._next_turn_ms:
+            return
+        self._next_turn_ms = now_ms + TURN_PAUSE_MS
+        parts = self._parts
+        if await parts.sequencer.take_task(parts.session.id, TURN_TASK, 2 * TURN_PAUSE_MS):
+            await parts.sequencer.turn_tail()
+
+    async def _consolidate(self) -> bool:
+        """Rewrites rows of some logs; whether there may be more."""
+        due = sorted(
+            (
+                (first.written_ms, log.partition_id, log)
+                for log in list(self._logs.values())
+                if (first := self._first_due(log)) is not None
+            ),
+        )[:LOGS_PER_ROUND]
+        if not due:
+            return False
+        async with AsyncExitStack() as locked:
+            rewrites: list[Rewrite] = []
+            room_bytes = MAX_SEGMENT_BYTES
+            for _, _, log in due:
+                if log.replacing.locked() or not log.is_open:
+                    continue
+                await locked.enter_async_context(log.replacing)
+                segments = await read_tail(log, log.settled_offset, room_bytes)
+                if segments:
+                    rewrites.append(Rewrite(log, segments))
+                    room_bytes -= sum(segment.size_bytes for segment in segments)
+                if room_bytes <= 0:
+                    break
+            accepted = await rewrite(self._parts, rewrites) if rewrites else 0
+        self._parts.metrics.consolidated_logs += accepted
+        return accepted > 0 and (room_bytes <= 0 or len(due) == LOGS_PER_ROUND)
+
+    def _first_due(self, log: SharedLog) -> Run | None:
+        """The oldest row of the tail of a log that is to be rewritten now."""
+        if log.replacement is not None or log.replacing.locked() or not log.is_open:
+            return None
+        rows = [run for run in log.runs.rows() if run.end_offset <= log.settled_offset]
+        if not rows:
+            return None
+        is_old = self._parts.clock.now_ms() - rows[0].written_ms >= MAX_TAIL_AGE_MS
+        is_large = len(rows) > MAX_TAIL_ROWS or sum(run.size_bytes for run in rows) > MAX_TAIL_BYTES
+        return rows[0] if is_old or is_large else None

@@ -1,0 +1,112 @@
+"""The newest batches of all partitions of the process, from which reads are answered at once."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+
+from ottla.ports import Buffer
+from ottla.storage.shared.read.block import Block
+
+
+class LogTail:
+    """The newest batches of one log: blocks without a hole between them, up to its end."""
+
+    __slots__ = ("_bases", "blocks")
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self._bases: list[int] = []
+
+    def begins_at_or_below(self, offset: int) -> bool:
+        return bool(self._bases) and self._bases[0] <= offset
+
+    def add(self, block: Block) -> None:
+        self.blocks.append(block)
+        self._bases.append(block.base_offset)
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> Buffer:
+        """As Log.read; `begins_at_or_below(offset)` holds."""
+        number = bisect_right(self._bases, offset) - 1
+        parts: list[Buffer] = []
+        room_bytes = max_bytes
+        while number < len(self._bases) and self._bases[number] < end_offset:
+            block = self.blocks[number]
+            data = block.read(offset, room_bytes, end_offset)
+            if not data:
+                if parts:
+                    break
+            elif parts and len(data) > room_bytes:
+                break
+            else:
+                parts.append(data)
+                room_bytes -= len(data)
+                if room_bytes <= 0:
+                    break
+            number += 1
+        if len(parts) == 1:
+            return parts[0]
+        return b"".join(parts)
+
+    def blocks_from(self, offset: int) -> Iterator[Block]:
+        number = max(bisect_right(self._bases, offset) - 1, 0)
+        yield from self.blocks[number:]
+
+    def drop_below(self, offset: int) -> int:
+        """Forgets blocks that end at or below an offset; returns their bytes."""
+        count = 0
+        for block in self.blocks:
+            if block.end_offset > offset or not block.is_settled:
+                break
+            count += 1
+        dropped = 0
+        for block in self.blocks[:count]:
+            dropped += block.size_bytes
+            block.forget()
+        del self.blocks[:count], self._bases[:count]
+        return dropped
+
+    def drop_all(self) -> int:
+        """Forgets everything; what is being written keeps its bytes."""
+        dropped = 0
+        for block in self.blocks:
+            dropped += block.size_bytes
+            if block.is_settled:
+                block.forget()
+        self.blocks.clear()
+        self._bases.clear()
+        return dropped
+
+
+class TailCache:
+    """The tails of all logs, within a limit: the oldest block goes first."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._blocks: deque[tuple[LogTail, Block]] = deque()
+        self.size_bytes = 0
+
+    def add(self, tail: LogTail, block: Block) -> None:
+        """Adds a new last block to a tail, empty as yet."""
+        tail.add(block)
+        self._blocks.append((tail, block))
+
+    def grown(self, size_bytes: int) -> None:
+        """The last block of a tail has grown."""
+        self.size_bytes += size_bytes
+        while self.size_bytes > self._max_bytes and self._blocks:
+            tail, block = self._blocks[0]
+            if not block.is_settled:
+                break
+            self._blocks.popleft()
+            # Tails may have lost blocks before, and all above a block stay.
+            self.size_bytes -= tail.drop_below(block.end_offset)
+
+    def forget(self, tail: LogTail, below_offset: int) -> None:
+        """Forgets a part of a tail: it was trimmed, or is compacted now."""
+        self.size_bytes -= tail.drop_below(below_offset)
+
+    def forget_all(self, tail: LogTail) -> None:
+        """The claim of a log is over."""
+        self.size_bytes -= tail.drop_all()
