@@ -200,6 +200,10 @@ class Cluster:
         """Every node to which clients are sent, and its address for a client."""
         return self.members.addresses_for(caller)
 
+    def rack_of(self, node_id: int) -> str | None:
+        """The rack of a node, if it is in one."""
+        return self._leaders.rack_of(node_id)
+
     def join(self, node: Member) -> None:
         """Lets a node lead its share; at the start all nodes join before the first serves requests."""
         if node.node_id in self.members.here:
@@ -263,7 +267,8 @@ class Cluster:
         """Makes a node lead a partition; its leader epoch rises, and the old leader resigns."""
         topic = self.find_partition(topic_name, partition)
         self._leaders.check_moves()
-        self._live(node_id)
+        if not self.members.is_present(node_id):
+            self._live(node_id)
         self._leaders.move_all([(topic, partition, node_id)])
 
     def elect_preferred(self, wanted: Iterable[TopicPartition]) -> list[ErrorCode]:

@@ -24,15 +24,17 @@ from ottla.broker.security.embedded_security import (
     options_for,
     security_of,
 )
-from ottla.broker.security.first_users import ensure_users
+from ottla.broker.security.first_users import change_users, ensure_users
 from ottla.config.broker import BrokerConfig, with_embedded_defaults
 from ottla.config.listeners import advertised_text, listener_text
 from ottla.config.options import dotted_names, options_of
 from ottla.errors import ConfigError, IllegalStateError
 from ottla.event_loop import new_event_loop
 from ottla.model import Endpoint
+from ottla.storage.shared.storage_urls import read_urls
 
 if TYPE_CHECKING:
+    from ottla.broker.shared.embedded_brokers import EmbeddedBrokers
     from ottla.broker.workers.embedded_supervisor import EmbeddedSupervisor
     from ottla.broker.workers.messages import WorkerState
     from ottla.config.option_types import BrokerOptions
@@ -101,6 +103,9 @@ class Broker:
     With `workers` the nodes are processes instead, as of `ottla serve --workers`, which use as many processors. A node
     leads the same partitions as long as the number of workers is the same: `kill_node` kills a process, which is
     started again at once, and `start_node` waits until it serves.
+
+    With `storage`, and `objects`, the nodes share the storage of a cluster (`ottla storage init`) with brokers of other
+    processes: each is a broker of its own, as of `ottla serve --storage`.
     """
 
     def __init__(
@@ -112,6 +117,8 @@ class Broker:
         advertise: str | None = None,
         nodes: int = 1,
         workers: int = 1,
+        storage: str | None = None,
+        objects: str | None = None,
         metrics: str | None = None,
         metrics_certificate: str | os.PathLike[str] | None = None,
         metrics_login: str | os.PathLike[str] | None = None,
@@ -155,6 +162,7 @@ class Broker:
             config=config,
             users={} if self._security is None else self._security.passwords,
             nodes=nodes,
+            storage=read_urls(storage, objects, {}),
             metrics=self._doors.metrics_door(config),
             console=self._doors.broker_console(config),
         )
@@ -162,6 +170,10 @@ class Broker:
         self._worker_count = workers
         if workers != 1 or type(workers) is not int:
             self._check_workers()
+        if self._settings.storage is not None and (data_dir is not None or workers != 1):
+            other = "workers=" if data_dir is None else "data_dir="
+            raise ConfigError(f"storage= and {other} exclude each other: give one of them")
+        self._shared: EmbeddedBrokers | None = None
         self._workers: EmbeddedSupervisor | None = None
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
         self._temporary: str | None = None
@@ -236,6 +248,8 @@ class Broker:
     def _set_passwords(self, passwords: Mapping[str, str]) -> None:
         if self._workers is not None:
             self._run_on_loop(self._workers.ask("passwords", dict(passwords)))
+        elif self._shared is not None:
+            self._run_on_loop(change_users(self._shared.cluster, passwords))
         else:
             self._call(lambda running: ensure_users(running.cluster, passwords))
 
@@ -293,6 +307,8 @@ class Broker:
             return int(self._run_on_loop(self._workers.ask("leader", [topic, partition])))
 
         def look(running: RunningBroker) -> int:
+            if self._shared is not None:
+                return self._shared.leader_of(topic, partition)
             return running.cluster.leader_of(
                 running.cluster.find_partition(topic, partition), partition
             )
@@ -305,6 +321,9 @@ class Broker:
             raise ConfigError(
                 "each worker has a store of its own, so that its partitions stay with it: move leaders with nodes="
             )
+        if self._shared is not None:
+            self._run_on_loop(self._shared.move_leader(topic, partition, node_id))
+            return
         self._call(lambda running: running.cluster.move_leader(topic, partition, node_id))
 
     def kill_node(self, node_id: int) -> None:
@@ -315,7 +334,7 @@ class Broker:
         if self._workers is not None:
             self._run_on_loop(self._workers.ask("kill", node_id))
             return
-        self._run_on_loop(self._running_broker()[0].kill_node(node_id))
+        self._run_on_loop((self._shared or self._running_broker()[0]).kill_node(node_id))
         self._call(self._note_addresses)
 
     def start_node(self, node_id: int) -> None:
@@ -328,18 +347,21 @@ class Broker:
         if self._workers is not None:
             self._run_on_loop(self._workers.ask("wait", node_id))
             return
-        self._run_on_loop(self._running_broker()[0].start_node(node_id))
+        self._run_on_loop((self._shared or self._running_broker()[0]).start_node(node_id))
         self._call(self._note_addresses)
 
     def _check_runs(self) -> None:
-        if self._workers is None:
+        if self._workers is None and self._shared is None:
             self._running_broker()
 
     def _running_broker(self) -> tuple[RunningBroker, asyncio.AbstractEventLoop]:
-        if self._running is None or self._loop is None:
+        if self._loop is None or (self._running is None and self._shared is None):
             raise IllegalStateError(
                 "the broker is not running: call start() or use it in a with statement"
             )
+        if self._shared is not None:
+            return self._shared.first, self._loop
+        assert self._running is not None
         return self._running, self._loop
 
     def _is_inherited(self) -> bool:
@@ -379,7 +401,7 @@ class Broker:
                 name: server.node.advertised.get(name) or _reachable(endpoint)
                 for name, endpoint in server.node.endpoints.items()
             }
-            for node_id, server in sorted(running.servers.items())
+            for node_id, server in sorted((self._shared or running).servers.items())
         }
 
     @property
@@ -393,7 +415,7 @@ class Broker:
     def __repr__(self) -> str:
         where = (
             "not running"
-            if self._running is None and self._workers is None
+            if self._running is None and self._workers is None and self._shared is None
             else f"on {self._joined(self._addresses, self._first_listener) or 'no node'}"
         )
         return f"<ottla.Broker {where}>"
@@ -403,7 +425,7 @@ class Broker:
         if self._thread is not None:
             raise IllegalStateError("the broker is running already")
         self._pid = os.getpid()
-        if self._data_dir is None:
+        if self._data_dir is None and self._settings.storage is None:
             self._temporary = tempfile.mkdtemp(prefix="ottla-")
         loop = self._loop = new_event_loop()
         self._thread = threading.Thread(
@@ -413,6 +435,9 @@ class Broker:
         try:
             if self._worker_count > 1:
                 self._start_workers(loop)
+            elif self._settings.storage is not None:
+                starting_all = self._start_shared(self._settings)
+                self._shared = asyncio.run_coroutine_threadsafe(starting_all, loop).result()
             else:
                 settings = replace(self._settings, data_dir=self.data_dir)
                 starting = self._start_with_console(settings)
@@ -421,9 +446,22 @@ class Broker:
             self._end_thread()
             raise
         atexit.register(self.stop)
-        if self._running is not None:
+        if self._running is not None or self._shared is not None:
             self._call(self._note_addresses)
         return self
+
+    async def _start_shared(self, settings: BrokerSettings) -> EmbeddedBrokers:
+        from ottla.broker.shared.embedded_brokers import EmbeddedBrokers
+
+        brokers = EmbeddedBrokers(settings)
+        await brokers.start()
+        if settings.console is not None:
+            try:
+                await brokers.first.start_console()
+            except BaseException:
+                await brokers.stop()
+                raise
+        return brokers
 
     def _start_workers(self, loop: asyncio.AbstractEventLoop) -> None:
         from ottla.broker.workers.embedded_supervisor import EmbeddedSupervisor
@@ -476,11 +514,13 @@ class Broker:
         seconds: float = STOP_SECONDS
         if self._running is not None:
             stopping = self._running.stop()
+        elif self._shared is not None:
+            stopping = self._shared.stop()
         elif self._workers is not None:
             stopping, seconds = self._workers.stop(), WORKERS_STOP_SECONDS
         if stopping is None:
             return
-        self._running, self._workers, self._addresses = None, None, {}
+        self._running, self._workers, self._shared, self._addresses = None, None, None, {}
         atexit.unregister(self.stop)
         try:
             asyncio.run_coroutine_threadsafe(stopping, self._loop).result(seconds)

@@ -36,6 +36,7 @@ from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import Clock, LogStore
 from ottla.ports.futures import settled
+from ottla.storage.shared.storage_urls import StorageUrls
 
 if TYPE_CHECKING:
     from ottla.broker.console.child_settings import RegistryAccess
@@ -57,7 +58,7 @@ def certificate_of(config: BrokerConfig) -> TlsConfig | None:
 
 @dataclass(frozen=True)
 class BrokerSettings:
-    """The settings of a broker; without `data_dir` all data is in memory, `metrics` is for Prometheus.
+    """The settings of a broker; without `data_dir` and `storage` all data is in memory, `metrics` is for Prometheus.
 
     Several nodes have the ids `node.id`, `node.id` + 1 and so on, and ports that follow each other likewise, unless
     the port is 0.
@@ -65,6 +66,8 @@ class BrokerSettings:
 
     config: BrokerConfig
     data_dir: str | None = None
+    # Shared with brokers of other processes.
+    storage: StorageUrls | None = None
     nodes: int = 1
     metrics: Door | None = None
     # It is started by `RunningBroker.start_console`, and asks what Kafka's protocol does not tell.
@@ -121,8 +124,16 @@ class BrokerSettings:
                         f"{MAX_PORT}: give a lower port, or 0 for any"
                     )
         self._check_ports_differ()
+        self._check_peer_options()
         if self.console is not None:
             self.console.validate(self.config)
+
+    def _check_peer_options(self) -> None:
+        for name in ("broker.rack", "ottla.peer.listener", "ottla.peer.advertised.listener"):
+            if self.storage is None and name in self.config.given:
+                raise ConfigError(
+                    f"{name} has no effect without --storage: only brokers that share a storage have others beside them"
+                )
 
     def _check_ports_differ(self) -> None:
         """Refuses listeners whose following ports meet."""
@@ -254,6 +265,7 @@ class RunningBroker:
             await self._bind(node_id)
         for server in self.servers.values():
             self.cluster.join(server.node)
+        await self._before_serving()
         if self.cluster.spans_processes:
             # No coordinator has to wait for the first block.
             await settled(self.cluster.producer_ids.reserve())
@@ -283,6 +295,9 @@ class RunningBroker:
             self._loop_monitor.start()
         if self._settings.has_own_process:
             self._full_collections.begin()
+
+    async def _before_serving(self) -> None:
+        """What a kind of broker does when its nodes have their ports, and before the first client is served."""
 
     async def _start_monitoring(self) -> None:
         if self._ring is not None:
@@ -479,6 +494,10 @@ async def start_broker(
 ) -> RunningBroker:
     """Opens the storage and listens."""
     instruments = instruments or Instruments()
+    if settings.storage is not None:
+        from ottla.broker.shared.shared_broker import start_on_storage
+
+        return await start_on_storage(settings, settings.storage, instruments)
     settings.validate()
     if settings.data_dir is not None and not os.path.exists(settings.data_dir):
         for node_id in settings.node_ids:

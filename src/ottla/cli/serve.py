@@ -31,6 +31,7 @@ from ottla.event_loop import new_event_loop
 from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports.errors import InUseError
+from ottla.storage.shared.storage_urls import StorageUrls, read_urls
 from ottla.version import VERSION
 
 if TYPE_CHECKING:
@@ -112,6 +113,10 @@ def serve(arguments: Arguments) -> int:
 
 def _check_workers(arguments: Arguments, settings: BrokerSettings) -> None:
     """Refuses what several workers do not have."""
+    if settings.storage is not None:
+        raise ConfigError(
+            "--workers has no effect with --storage: start `ottla serve` once for each processor"
+        )
     if settings.data_dir is None and "ottla.ephemeral.max.bytes" in settings.config.given:
         raise ConfigError(
             "ottla.ephemeral.max.bytes has no effect with --workers: --ephemeral keeps their data in a temporary folder"
@@ -134,9 +139,11 @@ def settings_of(arguments: Arguments, file: ServerFile | None = None) -> BrokerS
         options[known.name] = value.strip()
     _add_addresses(options, arguments)
     config = BrokerConfig.read(options)
+    storage = _storage_of(arguments)
     return BrokerSettings(
         config=config,
-        data_dir=_data_dir_of(arguments, file),
+        data_dir=None if storage is not None else _data_dir_of(arguments, file),
+        storage=storage,
         metrics=_metrics_door(arguments, config),
         console=_console(arguments, config),
         has_own_process=True,
@@ -260,6 +267,15 @@ def _warn_of_shown_passwords(texts: Sequence[str]) -> None:
                 "write it into a file that only this user can read, and give --user %(user)s:@FILE",
                 user=name,
             )
+
+
+def _storage_of(arguments: Arguments) -> StorageUrls | None:
+    """The shared storage, unless another place for data is given."""
+    if arguments.ephemeral or arguments.data is not None:
+        if arguments.objects:
+            raise ConfigError("--objects has no effect without --storage postgresql://…")
+        return None
+    return read_urls(arguments.storage, arguments.objects)
 
 
 def _data_dir_of(arguments: Arguments, file: ServerFile | None) -> str | None:
@@ -419,6 +435,14 @@ def note_signal(stopping: asyncio.Future[str], signal_name: str) -> None:
         stopping.set_result(signal_name)
 
 
+def _place_of_data(settings: BrokerSettings) -> str:
+    if settings.storage is not None:
+        from ottla.storage.shared.cluster_storage import described
+
+        return described(settings.storage)
+    return "memory" if settings.data_dir is None else settings.data_dir
+
+
 async def _start(settings: BrokerSettings) -> RunningBroker:
     began = time.monotonic()
     try:
@@ -433,18 +457,21 @@ async def _start(settings: BrokerSettings) -> RunningBroker:
         advice = LISTEN_ADVICE.get(error.errno or 0, "")
         raise CommandError(str(error), advice.format(flag=flag)) from error
     except InUseError as error:
-        raise CommandError(str(error), "stop it, or give another folder with --data DIR") from error
+        advice = "stop it, or give another folder with --data DIR"
+        if settings.storage is not None:
+            advice = "stop it, or give another --listen or --advertise, from which a broker has its id, or node.id"
+        raise CommandError(str(error), advice) from error
     topics = broker.cluster.catalog.topics.values()
     logger.info(
         "broker_started",
         "Ottla %(version)s serves as node %(node)d of cluster %(cluster)s, data in %(data)s, "
         "%(topics)d topic(s), ready in %(seconds).3f s",
         version=VERSION,
-        node=settings.config.node_id,
+        node=broker.node.node_id,
         workers=1,
         cluster=broker.cluster.cluster_id,
         listen=str(broker.endpoint),
-        data="memory" if settings.data_dir is None else settings.data_dir,
+        data=_place_of_data(settings),
         topics=len(topics),
         partitions=sum(topic.partition_count for topic in topics),
         seconds=round(time.monotonic() - began, 3),

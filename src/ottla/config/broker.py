@@ -108,6 +108,12 @@ class BrokerConfig(ListenerConfig):
         doc="Whether a missing topic is created when a client asks for its metadata.",
         importance=Importance.HIGH,
     )
+    broker_rack: str = option(
+        OptionType.STRING,
+        "",
+        doc="The rack, or availability zone, of this broker, which clients are told. Only brokers that share a "
+        "storage are in racks.",
+    )
     compression_gzip_level: int = _default_of("compression.gzip.level")
     compression_lz4_level: int = _default_of("compression.lz4.level")
     compression_type: str = _default_of("compression.type", importance=Importance.HIGH)
@@ -500,6 +506,18 @@ class BrokerConfig(ListenerConfig):
         1 << 30,
         at_least=1,
         doc="The most bytes of records that the memory engine holds.",
+    )
+    ottla_peer_advertised_listener: str = option(
+        OptionType.STRING,
+        "",
+        doc="HOST:PORT where other brokers of the same storage reach this one; by default its own port for them, at "
+        "the host that clients get.",
+    )
+    ottla_peer_listener: str = option(
+        OptionType.STRING,
+        "",
+        doc="HOST:PORT where this broker listens for other brokers of the same storage; by default any port at the "
+        "host of the first listener. Links are encrypted, and both ends prove which broker they are.",
     )
     producer_id_expiration_check_interval_ms: int = option(
         OptionType.INT,

@@ -60,7 +60,6 @@ UNSUPPORTED_BROKER_OPTIONS: Mapping[str, str] = {
     "bootstrap.servers": SET_ON_CLIENT,
     "broker.heartbeat.interval.ms": _CLUSTER,
     "broker.id.generation.enable": _CLUSTER,
-    "broker.rack": _REPLICATION,
     "broker.session.timeout.ms": _CLUSTER,
     "client.quota.": "remove it, quotas are those that are set for users, client ids and addresses",
     "control.plane.listener.name": _CLUSTER,

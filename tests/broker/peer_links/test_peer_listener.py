@@ -80,7 +80,7 @@ def play(scenario: Callable[[Scene], Awaitable[None]]) -> None:
         endpoint = await listener.bind(Endpoint("127.0.0.1", 0))
         listener.trust({OTHER: CERTIFICATES[OTHER].certificate})
         scene = Scene(broker.server, listener, endpoint)
-        listener.serve(broker.server.links)
+        listener.serve(broker.server.links, {})
         try:
             async with asyncio.timeout(20):
                 await scenario(scene)

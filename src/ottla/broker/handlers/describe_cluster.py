@@ -42,7 +42,12 @@ def handle(
         cluster_id=node.cluster.cluster_id,
         controller_id=node.cluster.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)
+            DescribeClusterBroker(
+                broker_id=node_id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=node.cluster.rack_of(node_id),
+            )
             for node_id, endpoint in node.cluster.addresses_for(context.caller)
         ],
         cluster_authorized_operations=(

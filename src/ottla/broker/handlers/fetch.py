@@ -370,9 +370,15 @@ class _ResponseBuilder:
             session_id=self._session.session_id, responses=list(self._topics.values())
         )
         if self._leaders:
+            cluster = self._node.cluster
             response.node_endpoints = [
-                NodeEndpoint(node_id=node_id, host=address.host, port=address.port)
-                for node_id, address in self._node.cluster.addresses_for(self._context.caller)
+                NodeEndpoint(
+                    node_id=node_id,
+                    host=address.host,
+                    port=address.port,
+                    rack=cluster.rack_of(node_id),
+                )
+                for node_id, address in cluster.addresses_for(self._context.caller)
                 if node_id in self._leaders
             ]
         return response

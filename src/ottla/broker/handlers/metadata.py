@@ -66,7 +66,12 @@ def _respond(
         yield from _add_operations(node, topics, caller)
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=node_id, host=endpoint.host, port=endpoint.port)
+            MetadataResponseBroker(
+                node_id=node_id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=node.cluster.rack_of(node_id),
+            )
             for node_id, endpoint in node.cluster.addresses_for(context.caller)
         ],
         cluster_id=node.cluster.cluster_id,

@@ -61,6 +61,10 @@ class Leaders(Protocol):
         """The number of replicas that internal topics can have."""
         ...
 
+    def rack_of(self, node_id: int) -> str | None:
+        """The rack of a node, if it is in one."""
+        ...
+
     def join(self, node: Member) -> None:
         """A node of this process is about to serve."""
         ...

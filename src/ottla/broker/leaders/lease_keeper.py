@@ -7,7 +7,7 @@ lead it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -48,6 +48,8 @@ class LeaseKeeper:
         self._wishes: dict[PartitionRef, int] = {}
         self._live: frozenset[int] = frozenset()
         self._live_since = clock.monotonic_seconds()
+        # Called when brokers have come or gone, or are elsewhere.
+        self.members_followed: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
         """Follows the leases, claims what nobody holds, and goes on with both until `stop`."""
@@ -83,6 +85,7 @@ class LeaseKeeper:
         if live != self._live:
             self._live, self._live_since = live, self._clock.monotonic_seconds()
         self._leaders.members_changed()
+        self.members_followed()
         self._changed.set()
 
     def _holdings_changed(self) -> None:
@@ -104,9 +107,11 @@ class LeaseKeeper:
 
     async def _run(self) -> None:
         while True:
+            # Not by `wait_for`, which forgets that its task was cancelled if what it waits for comes at that moment.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), CHECK_SECONDS)
-                await asyncio.sleep(GATHER_SECONDS)
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._changed.wait()
+            await asyncio.sleep(GATHER_SECONDS)
             self._changed.clear()
             try:
                 await self._release_wished()

@@ -7,7 +7,8 @@ releases partitions accordingly.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
 from uuid import UUID
 
 from ottla.broker.leaders.leader_epochs import UNKNOWN_EPOCH
@@ -18,11 +19,17 @@ from ottla.core.catalog import GROUPS_TOPIC, Catalog, Topic
 from ottla.core.outcomes import Refused
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
-from ottla.model import NO_LEADER
+from ottla.model import NO_LEADER, Endpoint
 from ottla.ports import PartitionRef, StorageError
 from ottla.ports.leases import Holding, Leases
 
 logger = EventLog(__name__)
+
+
+class InsideAddresses(Protocol):
+    """Addresses, in this process, of brokers of other processes."""
+
+    def endpoint(self, node_id: int, kind: str) -> Endpoint: ...
 
 
 class LeasedLeaders:
@@ -36,17 +43,25 @@ class LeasedLeaders:
         self.leaving: set[PartitionRef] = set()
         # Called when partitions were created, and asked to have others lead some.
         self.grown: Callable[[], None] = lambda: None
+        # Where clients of this process find other brokers, by the kind of client.
+        self.inside: Mapping[str, InsideAddresses] = {}
         self.give: Callable[[Sequence[tuple[PartitionRef, int]]], None] = lambda moves: None
 
     def members_changed(self) -> None:
         """Tells clients' side of the cluster which brokers there are."""
         self._members.register(
             BrokerRegistration(
-                each.node_id, each.addresses.endpoints, each.addresses.advertised, each.is_live
+                each.node_id,
+                each.addresses.endpoints,
+                {**each.addresses.advertised, **self._inside(each.node_id)},
+                each.is_live,
             )
             for each in self.leases.members()
             if each.node_id != self.leases.node_id
         )
+
+    def _inside(self, node_id: int) -> dict[str, Endpoint]:
+        return {kind: found.endpoint(node_id, kind) for kind, found in self.inside.items()}
 
     # Nodes.
 
@@ -61,6 +76,9 @@ class LeasedLeaders:
     @property
     def copies(self) -> int:
         return max(1, len(self.placeable))
+
+    def rack_of(self, node_id: int) -> str | None:
+        return next((each.rack for each in self.leases.members() if each.node_id == node_id), None)
 
     def join(self, node: Member) -> None:
         assert node.node_id == self.leases.node_id

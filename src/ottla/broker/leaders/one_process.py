@@ -41,6 +41,9 @@ class LeadersOfOneProcess:
     def copies(self) -> int:
         return len(self._members.here)
 
+    def rack_of(self, node_id: int) -> str | None:
+        return None
+
     def join(self, node: Member) -> None:
         """Lets a node lead its share; at the start all nodes join before the first serves requests."""
 

@@ -38,6 +38,9 @@ class LeadersWithOwnStores:
     def copies(self) -> int:
         return 1
 
+    def rack_of(self, node_id: int) -> str | None:
+        return None
+
     def join(self, node: Member) -> None:
         assert node.node_id in self._owners.node_ids
         self._members.add(node)

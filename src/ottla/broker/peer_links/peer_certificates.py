@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -65,22 +65,30 @@ def make_certificate(node_name: str) -> OwnCertificate:
     )
 
 
-def context_for_peer(own: OwnCertificate, certificate: str) -> ssl.SSLContext:
-    """For a connection to the broker of one certificate."""
+def context_for_peer(
+    own: OwnCertificate, certificate: str, purpose: str | None = None
+) -> ssl.SSLContext:
+    """For a connection to the broker of one certificate; what it is for, if it is no link, is told in the handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False  # the certificate says who it is, wherever it is
     _set_up(context, own, certificate)
+    if purpose is not None:
+        context.set_alpn_protocols([purpose])
     return context
 
 
-def context_for_all(own: OwnCertificate, certificates: Mapping[int, str]) -> ssl.SSLContext:
-    """For connections of the brokers of these certificates."""
+def context_for_all(
+    own: OwnCertificate, certificates: Mapping[int, str], purposes: Sequence[str] = ()
+) -> ssl.SSLContext:
+    """For connections of the brokers of these certificates, and for these purposes besides links."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
     # A session that is resumed would outlive the check of its certificate.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     _set_up(context, own, "".join(certificates.values()))
+    if purposes:
+        context.set_alpn_protocols(list(purposes))
     return context
 
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, cast
 from ottla.broker.network.listen_error import ListenError
 from ottla.broker.network.listener import BACKLOG, bind_all, close_all
 from ottla.broker.peer_links.accepted_links import AcceptedLinks
+from ottla.broker.peer_links.inside_relays import INSIDE, relay, streams_of
 from ottla.broker.peer_links.peer_certificates import (
     OwnCertificate,
     context_for_all,
@@ -19,6 +20,7 @@ from ottla.broker.peer_links.peer_certificates import (
     node_of,
 )
 from ottla.events import EventLog
+from ottla.in_process.servers import connect_here
 from ottla.model import Endpoint
 
 logger = EventLog(__name__)
@@ -27,6 +29,7 @@ HANDSHAKE_SECONDS: Final = 5.0
 # Unauthenticated connections at the same time.
 MAX_HANDSHAKES: Final = 256
 FULL_SECONDS: Final = 0.1
+MAX_CONTEXTS: Final = 256
 
 _numbers = itertools.count(1)
 
@@ -45,9 +48,12 @@ class PeerListener:
         self._own = own
         self._sockets: list[socket.socket] = []
         self._certificates: dict[int, str] = {}
+        # Where clients of other brokers' processes are served here, by what their connections are for.
+        self._inside: Mapping[str, Endpoint] = {}
         self._context = context_for_all(own, {})
         self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: set[asyncio.Task[None]] = set()
+        self._relays: set[asyncio.Task[None]] = set()
 
     async def bind(self, endpoint: Endpoint) -> Endpoint:
         """Takes the port; returns it where the system picked it."""
@@ -60,8 +66,13 @@ class PeerListener:
             raise ListenError(endpoint, error, ", the port for other brokers") from error
         return bound
 
-    def serve(self, links: AcceptedLinks) -> None:
-        """Accepts connections, each of which becomes the link of the broker that it proves to be."""
+    def serve(self, links: AcceptedLinks, inside: Mapping[str, Endpoint]) -> None:
+        """Accepts connections, each of which becomes the link of the broker that it proves to be.
+
+        Those of its process's own clients go to the endpoints in this process, `inside`, by the kinds of clients.
+        """
+        self._inside = {INSIDE + kind: endpoint for kind, endpoint in inside.items()}
+        self._context = context_for_all(self._own, self._certificates, tuple(self._inside))
         loop = asyncio.get_running_loop()
         self._accepting = [loop.create_task(self._accept(each, links)) for each in self._sockets]
 
@@ -69,7 +80,7 @@ class PeerListener:
         """The certificates of all other brokers, by node; links that exist stay."""
         if certificates != self._certificates:
             self._certificates = dict(certificates)
-            self._context = context_for_all(self._own, self._certificates)
+            self._context = context_for_all(self._own, self._certificates, tuple(self._inside))
 
     async def _accept(self, listening: socket.socket, links: AcceptedLinks) -> None:
         loop = asyncio.get_running_loop()
@@ -110,14 +121,33 @@ class PeerListener:
             raise
         tls = secured.get_extra_info("ssl_object")
         node_id = node_of(tls.getpeercert(binary_form=True), self._certificates)
+        purpose = tls.selected_alpn_protocol()
         if node_id is None:  # it was forgotten meanwhile
             secured.abort()
-        else:
+        elif purpose is None:
             links.accept_transport(node_id, secured, number)
+        else:
+            await self._serve_inside(secured, self._inside[purpose])
+
+    async def _serve_inside(self, secured: asyncio.Transport, endpoint: Endpoint) -> None:
+        """Serves a client of another broker's process as one of this process."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._handshakes.discard(task)
+        self._relays.add(task)
+        try:
+            here = connect_here(endpoint.host)
+        except OSError:
+            secured.abort()
+            return
+        try:
+            await relay(await asyncio.open_connection(sock=here), streams_of(secured))
+        finally:
+            self._relays.discard(task)
 
     def close(self) -> None:
         """Accepts no more; links are ended by their server."""
-        for task in (*self._accepting, *self._handshakes):
+        for task in (*self._accepting, *self._handshakes, *self._relays):
             task.cancel()
         close_all(self._sockets)
 
@@ -136,13 +166,11 @@ class PeerConnector:
         """`find` has the address of a broker that is live."""
         self._own = own
         self._find = find
-        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._contexts: dict[tuple[str, str | None], ssl.SSLContext] = {}
 
     async def connect(self, node_id: int) -> socket.socket:
         """A connected socket; OSError if there is none to be had."""
-        found = self._find(node_id)
-        if found is None:
-            raise OSError("the broker is not live")
+        found = self._live(node_id)
         loop = asyncio.get_running_loop()
         infos = await loop.getaddrinfo(*found.endpoint, type=socket.SOCK_STREAM)
         failure: OSError | None = None
@@ -163,15 +191,25 @@ class PeerConnector:
         raise failure or OSError(f"{found.endpoint.host} has no address")
 
     def tls_of(self, node_id: int) -> ssl.SSLContext:
-        """The context for the connection to a broker, which has to show its certificate."""
+        """The context for a link to a broker, which has to show its certificate."""
+        return self._context(self._live(node_id).certificate, None)
+
+    def inside(self, node_id: int, kind: str) -> tuple[Endpoint, ssl.SSLContext]:
+        """Where a broker is, and the context for a client of this process, of some kind."""
+        found = self._live(node_id)
+        return found.endpoint, self._context(found.certificate, INSIDE + kind)
+
+    def _live(self, node_id: int) -> PeerAddress:
         found = self._find(node_id)
         if found is None:
             raise OSError("the broker is not live")
-        context = self._contexts.get(found.certificate)
+        return found
+
+    def _context(self, certificate: str, purpose: str | None) -> ssl.SSLContext:
+        context = self._contexts.get((certificate, purpose))
         if context is None:
-            self._contexts = {
-                found.certificate: context_for_peer(self._own, found.certificate),
-                **dict(list(self._contexts.items())[:63]),
-            }
-            context = self._contexts[found.certificate]
+            if len(self._contexts) >= MAX_CONTEXTS:
+                self._contexts.clear()  # of brokers that were there before, most of them
+            context = context_for_peer(self._own, certificate, purpose)
+            self._contexts[certificate, purpose] = context
         return context

@@ -150,7 +150,12 @@ def _name_leaders(node: Node, response: ProduceResponse, caller: Caller) -> None
                     leader_id=led.leader_id, leader_epoch=led.epoch
                 )
     response.node_endpoints = [
-        NodeEndpoint(node_id=node_id, host=address.host, port=address.port)
+        NodeEndpoint(
+            node_id=node_id,
+            host=address.host,
+            port=address.port,
+            rack=node.cluster.rack_of(node_id),
+        )
         for node_id, address in node.cluster.addresses_for(caller)
         if node_id in leaders
     ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
+from functools import partial
 
+from ottla.broker.catalog_changes import Decision
 from ottla.broker.cluster import Cluster
 from ottla.core.catalog import Catalog, Changes
 from ottla.core.security.absent_credentials import SALT_BITS, salt_of_number
@@ -15,6 +17,8 @@ from ottla.core.security.scram_credentials import (
 )
 from ottla.core.security.scram_formulas import MIN_ITERATIONS, ScramMechanism
 from ottla.events import EventLog
+from ottla.ports import StorageError
+from ottla.ports.futures import settled
 
 logger = EventLog(__name__)
 
@@ -22,6 +26,16 @@ logger = EventLog(__name__)
 def ensure_users(cluster: Cluster, passwords: Mapping[str, str]) -> None:
     """Gives users their passwords, for every mechanism of SCRAM; takes some milliseconds for each."""
     set_passwords(cluster.catalog, passwords, cluster.commit)
+
+
+async def change_users(cluster: Cluster, passwords: Mapping[str, str]) -> None:
+    """As `ensure_users`, where other processes change the catalog too; raises StorageError."""
+    decided: list[Changes] = []
+    set_passwords(cluster.catalog, passwords, decided.append)
+    for changes in decided:
+        refused = await settled(cluster.change(partial(Decision, changes, None)))
+        if refused is not None:
+            raise StorageError(refused.text)
 
 
 def set_passwords(

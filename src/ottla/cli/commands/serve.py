@@ -39,6 +39,7 @@ stderr.
   ottla serve --listen 0.0.0.0:9092 --data /var/lib/ottla --metrics 127.0.0.1:9464
   ottla serve --config server.properties --set num.partitions=3
   ottla serve --workers auto
+  ottla serve --storage postgresql://ottla@db1/ottla --objects s3://bucket/prefix --advertise broker-1:9092
   ottla serve --registry 127.0.0.1:8081 --console 127.0.0.1:8080
 """
 
@@ -93,6 +94,19 @@ COMMAND: Final = Command(
                 type=FILE,
             ),
             Flag("--ephemeral", "keep everything in memory, up to ottla.ephemeral.max.bytes"),
+            Option(
+                "--storage",
+                "share the storage of a cluster with other brokers, a database as in "
+                "postgresql://user@host/database; @FILE reads the URL from a file; default: $OTTLA_STORAGE; see "
+                "`ottla storage`",
+                metavar="URL",
+            ),
+        ),
+        Option(
+            "--objects",
+            "the bucket of that storage, if it has one, as in s3://bucket/prefix?region=…; @FILE reads the URL from a "
+            "file; default: $OTTLA_OBJECTS",
+            metavar="URL",
         ),
         Option(
             "--workers",

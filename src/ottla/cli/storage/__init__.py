@@ -1,0 +1,1 @@
+"""`ottla storage`: the storage that brokers share."""
