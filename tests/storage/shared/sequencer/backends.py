@@ -76,14 +76,37 @@ _TIMES = {
 }
 
 
+# To empty the tables takes a tenth of the time that it takes to make them, and TRUNCATE would take longer.
+_RESET = """
+DO $$ DECLARE each text; BEGIN
+    FOR each IN SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
+        WHERE schemaname = '@' AND tablename <> 'schema_version' LOOP
+        EXECUTE 'DELETE FROM ' || each;
+    END LOOP;
+    FOR each IN SELECT format('%I.%I', schemaname, sequencename) FROM pg_sequences WHERE schemaname = '@' LOOP
+        PERFORM setval(each::regclass, 1, false);
+    END LOOP;
+END $$;
+INSERT INTO "@".cluster (id) VALUES ('cluster');
+INSERT INTO "@".node_ids (next) VALUES (1);
+INSERT INTO "@".catalog_state (revision, forgotten) VALUES (0, 0);
+INSERT INTO "@".holders_state (revision, forgotten) VALUES (0, 0);
+"""
+
+
 class PostgresBackend:
     def __init__(self, url: DatabaseUrl) -> None:
         self.url = url
         self._opened: list[PostgresSequencer] = []
         self._owner: Any = None
 
+    async def reset(self) -> None:
+        """Empties the schema."""
+        connection = await self.owner()
+        await connection.execute(_RESET.replace("@", self.url.schema))
+
     async def prepare(self) -> None:
-        await init(self.url)
+        await init(self.url, "cluster")
         # The server of the tests has just started, after which nobody may judge others for a while.
         await self.run(
             "CREATE OR REPLACE FUNCTION @.server_started_at() RETURNS timestamptz LANGUAGE sql"
@@ -116,7 +139,6 @@ class PostgresBackend:
         for each in self._opened:
             await each.close()
         if self._owner is not None:
-            await self._owner.execute(f"DROP SCHEMA IF EXISTS {self.url.quoted_schema} CASCADE")
             await self._owner.close()
 
 
@@ -144,7 +166,28 @@ def memory_place() -> Place:
     return Place(make)
 
 
+# The schema that the tests of this process share, by server; each finds it empty.
+_prepared: dict[str, DatabaseUrl] = {}
+
+
 def postgres_place(server: str) -> Place:
+    async def make() -> PostgresBackend:
+        if server in _prepared:
+            backend = PostgresBackend(_prepared[server])
+            await backend.reset()
+            return backend
+        url = parse_database_url(new_schema_url(server))
+        backend = PostgresBackend(url)
+        await backend.prepare()
+        _prepared[server] = url
+        return backend
+
+    return Place(make)
+
+
+def new_schema_place(server: str) -> Place:
+    """With a schema of its own, for a test that changes it."""
+
     async def make() -> PostgresBackend:
         backend = PostgresBackend(parse_database_url(new_schema_url(server)))
         await backend.prepare()

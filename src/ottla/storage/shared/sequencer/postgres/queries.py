@@ -56,9 +56,12 @@ _TAIL_START: Final = (
     "coalesce((SELECT tail_start FROM @.partitions WHERE id = $1), 9223372036854775807)"
 )
 
+# A join may read all objects for a few keys.
+_KEY: Final = "(SELECT o.key FROM @.objects o WHERE o.id = object_id) AS key"
+
 # Kinds: 0 the partition, 1 epochs, 2 snapshots, 3 segments, 4 the tail.
 OPEN: Final = f"""
-SELECT r.*, o.key FROM (
+SELECT r.*, {_KEY} FROM (
     SELECT 0 AS kind, coalesce(cleaned_offset, -1) AS base_offset, end_offset, epoch, NULL::uuid AS flush,
         NULL::bigint AS object_id, 0::bigint AS position, 0::bigint AS size_bytes, 0::bigint AS max_timestamp_ms,
         0::bigint AS written_ms, ''::bytea AS aborted, ''::bytea AS headers, NULL::bytea AS data
@@ -71,11 +74,11 @@ SELECT r.*, o.key FROM (
     SELECT 3, {_SEGMENT}, '', NULL FROM @.segments WHERE partition_id = $1
     UNION ALL
     SELECT 4, {_TAIL}, headers, NULL FROM @.tail WHERE partition_id = $1 AND end_offset > {_TAIL_START}
-) r LEFT JOIN @.objects o ON o.id = r.object_id ORDER BY r.kind, r.base_offset, r.epoch
+) r ORDER BY r.kind, r.base_offset, r.epoch
 """
 
 READ_RUNS: Final = f"""
-SELECT b.*, o.key FROM (
+SELECT b.*, {_KEY} FROM (
     SELECT a.*, sum(size_bytes) OVER (ORDER BY end_offset) - size_bytes AS bytes_before FROM (
         (SELECT {_SEGMENT}, ''::bytea AS headers, data FROM @.segments
             WHERE partition_id = $1 AND end_offset > $2 ORDER BY end_offset LIMIT {MAX_RUNS})
@@ -85,12 +88,12 @@ SELECT b.*, o.key FROM (
             ORDER BY end_offset LIMIT {MAX_RUNS})
         ORDER BY end_offset LIMIT {MAX_RUNS}
     ) a
-) b LEFT JOIN @.objects o ON o.id = b.object_id
+) b
 WHERE b.bytes_before < $3 OR b.bytes_before = 0 ORDER BY b.end_offset
 """
 
 RUN_HEADERS: Final = f"""
-SELECT a.*, o.key FROM (
+SELECT a.*, {_KEY} FROM (
     (SELECT {_SEGMENT}, ''::bytea AS headers, NULL::bytea AS data FROM @.segments
         WHERE partition_id = $1 AND end_offset > $2 AND base_offset < $3 ORDER BY end_offset LIMIT {MAX_RUNS})
     UNION ALL
@@ -98,7 +101,7 @@ SELECT a.*, o.key FROM (
         WHERE partition_id = $1 AND end_offset > greatest($2, {_TAIL_START}) AND base_offset < $3
         ORDER BY end_offset LIMIT {MAX_RUNS})
     ORDER BY end_offset LIMIT {MAX_RUNS}
-) a LEFT JOIN @.objects o ON o.id = a.object_id ORDER BY a.end_offset
+) a ORDER BY a.end_offset
 """
 
 SEGMENT_MARKS: Final = """
