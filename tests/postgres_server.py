@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from tests.waiting import in_time
@@ -57,7 +57,7 @@ def _complete(folders: list[Path]) -> list[Path]:
     return [each for each in folders if (each / "initdb").exists() and (each / "postgres").exists()]
 
 
-def _unprivileged() -> dict[str, object]:
+def unprivileged() -> dict[str, object]:
     """Arguments of subprocess for a user that is not root."""
     if os.geteuid() != 0:
         return {}
@@ -79,10 +79,79 @@ def postgres_server(
         yield server.url
 
 
-class StartedServer(NamedTuple):
-    url: str
-    folder: Path
-    process: subprocess.Popen[bytes]
+class StartedServer:
+    """A server on a port of its own, which can crash and start again."""
+
+    def __init__(
+        self,
+        binaries: Path,
+        folder: Path,
+        account: dict[str, object],
+        settings: Mapping[str, object],
+    ) -> None:
+        self._binaries = binaries
+        self._folder = folder
+        self._account = account
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = probe.getsockname()[1]
+        self._settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": self._port,
+            "unix_socket_directories": folder,
+            "fsync": "off",
+            "max_connections": 50,
+            "dynamic_shared_memory_type": "mmap",  # which leaves nothing behind outside the folder
+            **settings,
+        }
+        self.url = f"postgresql://ottla@127.0.0.1:{self._port}/postgres"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _run(self, program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self._binaries / program, *arguments],
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            **self._account,  # type: ignore[call-overload]
+        )
+
+    def make(self) -> None:
+        options = ["-A", "trust", "-U", "ottla", "-E", "UTF8", "--no-sync"]
+        made = self._run("initdb", "-D", self._folder / "data", *options)
+        assert made.returncode == 0, made.stderr
+
+    def start(self) -> None:
+        options = [
+            word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")
+        ]
+        log = self._folder / "log"
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [self._binaries / "postgres", "-D", self._folder / "data", *options],
+                cwd=self._folder,
+                stdout=output,
+                stderr=output,
+                **self._account,  # type: ignore[call-overload]
+            )
+        _wait_for(self._port, self._process, log)
+
+    def kill(self) -> None:
+        """kill -9 of the server and of all its processes."""
+        if self._process is not None:
+            pid = self._process.pid
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+            for each in (pid, *map(int, children)):
+                with suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGKILL)
+            self._process.wait()
+
+    def crash(self) -> None:
+        """Ends at once, with all its processes, and without a clean stop."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait()
 
 
 @contextmanager
@@ -94,59 +163,18 @@ def started_server(
         pytest.skip(
             "PostgreSQL is not installed: initdb is neither on PATH nor in /usr/lib/postgresql"
         )
-    account = _unprivileged()
+    account = unprivileged()
     folder = Path(tempfile.mkdtemp(prefix="ottla-pg-"))
     try:
         if account:
             os.chown(folder, int(str(account["user"])), int(str(account["group"])))
-        data = folder / "data"
-        made = subprocess.run(
-            [
-                binaries / "initdb",
-                "-D",
-                data,
-                "-A",
-                "trust",
-                "-U",
-                "ottla",
-                "-E",
-                "UTF8",
-                "--no-sync",
-            ],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            **account,  # type: ignore[call-overload]
-        )
-        assert made.returncode == 0, made.stderr
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        every = {
-            "listen_addresses": "127.0.0.1",
-            "port": port,
-            "unix_socket_directories": folder,
-            "fsync": "off",
-            "max_connections": 50,
-            **(settings or {}),
-        }
-        options = [word for name, value in every.items() for word in ("-c", f"{name}={value}")]
-        with (folder / "log").open("wb") as log:
-            server = subprocess.Popen(
-                [binaries / "postgres", "-D", data, *options],
-                cwd=folder,
-                stdout=log,
-                stderr=log,
-                **account,  # type: ignore[call-overload]
-            )
+        server = StartedServer(binaries, folder, account, settings or {})
+        server.make()
         try:
-            _wait_for(port, server, folder / "log")
-            url = f"postgresql://ottla@127.0.0.1:{port}/postgres"
-            yield StartedServer(url, folder, server)
+            server.start()
+            yield server
         finally:
-            server.kill()
-            server.wait()
+            server.crash()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
