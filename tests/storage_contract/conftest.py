@@ -10,13 +10,18 @@ from pathlib import Path
 import pytest
 from tests.storage.batches import SteppingClock
 from tests.storage.shared.postgres_server import shared_postgres
-from tests.storage_contract.shared_stores import shared_in_memory, shared_in_postgres
+from tests.storage.shared.s3_server import S3Server, shared_s3
+from tests.storage_contract.shared_stores import (
+    shared_in_memory,
+    shared_in_postgres,
+    shared_in_s3,
+)
 
 from ottla.ports import LogStore
 from ottla.storage.local import open_local_store, open_supervised_folder, open_worker_store
 from ottla.storage.memory import MemoryStore
 
-__all__ = ["shared_postgres"]
+__all__ = ["shared_postgres", "shared_s3"]
 
 
 @pytest.fixture
@@ -52,17 +57,22 @@ def open_shared(folder: Path, clock: SteppingClock, opened: ExitStack) -> LogSto
 
 
 def open_shared_postgres(folder: Path, clock: SteppingClock, opened: ExitStack) -> LogStore:
-    """A store on a schema of its own in PostgreSQL, and objects in this process."""
+    """A store on a schema of its own in PostgreSQL, and nothing else."""
     return shared_in_postgres((folder.parent / SERVER_FILE).read_text(), clock, opened)
 
 
+def open_shared_s3(folder: Path, clock: SteppingClock, opened: ExitStack) -> LogStore:
+    """A store on a sequencer in this process, and objects in S3."""
+    return shared_in_s3((folder.parent / SERVER_FILE).read_text(), clock)
+
+
 # The file in which a test finds the URL of the server.
-SERVER_FILE = "postgres_url"
+SERVER_FILE = "server_url"
 
 
 ENGINES = [open_memory, open_local, open_worker, open_shared]
 # With a server of its own a test takes half a second.
-ENGINES_WITH_SERVER = [*ENGINES, open_shared_postgres]
+ENGINES_WITH_SERVER = [*ENGINES, open_shared_postgres, open_shared_s3]
 LONG_MODULES = {"test_log"}
 
 
@@ -80,6 +90,9 @@ def store(
 ) -> Iterator[LogStore]:
     if request.param is open_shared_postgres:
         (tmp_path / SERVER_FILE).write_text(request.getfixturevalue("shared_postgres"))
+    if request.param is open_shared_s3:
+        server: S3Server = request.getfixturevalue("shared_s3")
+        (tmp_path / SERVER_FILE).write_text(server.url("contract"))
     with ExitStack() as opened:
         store: LogStore = request.param(tmp_path / "data", clock, opened)
         yield store

@@ -19,6 +19,7 @@ from hypothesis.stateful import (
 )
 from tests.storage.batches import Batch, SteppingClock, append, joined, make_batch, ref_of
 from tests.storage.conftest import crash_copy
+from tests.storage_contract.shared_stores import SharedPlaces, rewrite_tail
 
 from ottla.config.topic import TopicConfig
 from ottla.ports import EpochStart, LogStore, PartitionLog, Snapshot
@@ -239,8 +240,79 @@ class LocalLogModel(LogModel):
         shutil.rmtree(self.root)
 
 
+class SharedLogModel(LogModel):
+    """The shared engine, whose trims delete whole appends, and which rewrites its rows now and then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = SharedPlaces(self.clock)
+        self.runs = [0]  # where the stored runs begin
+        self.rewritten_offset = 0
+
+    def open(self) -> LogStore:
+        return self.places.open()
+
+    @rule(
+        shapes=st.lists(
+            st.tuples(st.integers(1, 5), st.integers(-1, 60), sizes, st.sampled_from([0, 0, 0, 7])),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    def append(self, shapes: list[tuple[int, int, int, int]]) -> None:
+        before = self.end_offset
+        if self.runs[-1] != before:
+            self.runs.append(before)
+        is_new = not self.epochs or self.epochs[-1].epoch != self.log.epoch
+        super().append(shapes)
+        if is_new:
+            # An epoch begins where the log ended, also if the first batch lies behind a gap.
+            lasting = [entry for entry in self.epochs[:-1] if entry.start_offset < before]
+            self.epochs = [*lasting, EpochStart(self.log.epoch, before)]
+
+    @rule(share=shares)
+    def trim(self, share: float) -> None:
+        super().trim(share)
+        ends = [*self.runs[1:], self.end_offset]
+        kept = [base for base, end in zip(self.runs, ends, strict=True) if end > self.start_offset]
+        self.runs = kept or [self.end_offset]
+        self.bases = [self.runs[0], *(base for base in self.bases if base > self.runs[0])]
+
+    @rule()
+    def claim_anew(self) -> None:
+        super().claim_anew()
+        self._forget_empty_segment()
+
+    def _forget_empty_segment(self) -> None:
+        if len(self.bases) > 1 and self.bases[-1] == self.end_offset:
+            del self.bases[-1]
+
+    @rule()
+    def rewrite(self) -> None:
+        rewrite_tail(self.log)
+        done = self.rewritten_offset
+        self.runs = [base for base in self.runs if base <= done or base in self.bases]
+        self.rewritten_offset = self.end_offset
+
+    @rule()
+    def stop_and_start(self) -> None:
+        earlier = self.log.epoch
+        self.store.close()
+        self.store = self.open()
+        self.log = self.store.claim(ref_of(), CONFIG)
+        assert self.log.epoch > earlier
+        self._forget_empty_segment()
+
+    @rule(ms=st.integers(0, 50_000))
+    def pass_time(self, ms: int) -> None:
+        # Rows are rewritten by `rewrite` alone.
+        self.clock.value_ms += ms
+
+
 @pytest.mark.hypothesis
-@pytest.mark.parametrize(("machine", "examples"), [(LogModel, 60), (LocalLogModel, 60)])
+@pytest.mark.parametrize(
+    ("machine", "examples"), [(LogModel, 60), (LocalLogModel, 60), (SharedLogModel, 60)]
+)
 def test_an_engine_behaves_like_a_list_of_batches(machine: type[LogModel], examples: int) -> None:
     run_state_machine_as_test(
         machine, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None)

@@ -42,6 +42,8 @@ class EngineMetrics:
         self.opening_seconds = Histogram()
         self.lost_sessions = 0
         self.consolidated_logs = 0
+        self.merged_logs = 0
+        self.collected_objects = 0
 
     @property
     def unsettled_bytes(self) -> int:

@@ -1,27 +1,31 @@
-"""Periodic work in the background: consolidation of the tail, and the tasks of the whole cluster.
+"""Periodic work in the background: consolidation of the tail, merges of small segments, and tasks of the whole cluster.
 
 A round rewrites the oldest rows of several logs into one object. It takes the logs whose rows are old or many, those
-with the oldest rows first. One broker at a time turns the ring of tail tables.
+with the oldest rows first. What that leaves in small pieces is merged. One broker at a time turns the ring of tail
+tables, and one deletes objects that nothing refers to.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
 from ottla.events import EventLog
 from ottla.ports import PartitionRef, StorageError
+from ottla.storage.shared.collection import collect_garbage
 from ottla.storage.shared.log.consolidation import (
     MAX_SEGMENT_BYTES,
     Rewrite,
+    read_group,
     read_tail,
     rewrite,
 )
 from ottla.storage.shared.log.partition_log import SharedLog
 from ottla.storage.shared.log.runs import Run
 from ottla.storage.shared.log.store_parts import StoreParts
+from ottla.storage.shared.segment_merging import Piece, pieces_to_merge
 
 logger = EventLog(__name__)
 
@@ -32,6 +36,7 @@ MAX_TAIL_ROWS: Final = 2_000
 LOGS_PER_ROUND: Final = 500
 TURN_TASK: Final = "turn_tail"
 TURN_PAUSE_MS: Final = 30_000
+COLLECT_PAUSE_MS: Final = 60_000
 
 
 class Housekeeping:
@@ -42,6 +47,7 @@ class Housekeeping:
         self._logs = logs
         self._running: asyncio.Task[None] | None = None
         self._next_turn_ms = 0
+        self._next_collection_ms = 0
         self._is_closed = False
 
     def tick(self, now_ms: int) -> None:
@@ -61,6 +67,7 @@ class Housekeeping:
             await self._turn_tail(now_ms)
             while await self._consolidate():
                 pass
+            await self._collect(now_ms)
         except StorageError as error:
             # The next round tries again.
             logger.warning(
@@ -80,6 +87,15 @@ class Housekeeping:
         parts = self._parts
         if await parts.sequencer.take_task(parts.session.id, TURN_TASK, 2 * TURN_PAUSE_MS):
             await parts.sequencer.turn_tail()
+
+    async def _collect(self, now_ms: int) -> None:
+        if now_ms < self._next_collection_ms:
+            return
+        self._next_collection_ms = now_ms + COLLECT_PAUSE_MS
+        parts = self._parts
+        parts.metrics.collected_objects += await collect_garbage(
+            parts.sequencer, parts.reads.objects, parts.session.id
+        )
 
     async def _consolidate(self) -> bool:
         """Rewrites rows of some logs; whether there may be more."""
@@ -107,7 +123,31 @@ class Housekeeping:
                     break
             accepted = await rewrite(self._parts, rewrites) if rewrites else 0
         self._parts.metrics.consolidated_logs += accepted
+        await self._merge([each.log for each in rewrites])
         return accepted > 0 and (room_bytes <= 0 or len(due) == LOGS_PER_ROUND)
+
+    async def _merge(self, logs: Sequence[SharedLog]) -> None:
+        """Merges small stored segments of logs that have got another one."""
+        async with AsyncExitStack() as locked:
+            rewrites: list[Rewrite] = []
+            room_bytes = MAX_SEGMENT_BYTES
+            for log in logs:
+                if log.replacement is not None or log.replacing.locked() or not log.is_open:
+                    continue
+                stored = log.runs.stored()
+                found = pieces_to_merge(
+                    [Piece(run.size_bytes, run.begins_segment) for run in stored]
+                )
+                if found is None:
+                    continue
+                await locked.enter_async_context(log.replacing)
+                merged = await read_group(log, stored[found.start : found.stop])
+                rewrites.append(Rewrite(log, [merged]))
+                room_bytes -= merged.size_bytes
+                if room_bytes <= 0:
+                    break  # the others come with their next piece
+            if rewrites:
+                self._parts.metrics.merged_logs += await rewrite(self._parts, rewrites)
 
     def _first_due(self, log: SharedLog) -> Run | None:
         """The oldest row of the tail of a log that is to be rewritten now."""

@@ -32,10 +32,10 @@ class SharedOptions:
     write_budget_seconds: float = 120.0
     # Reading.
     tail_cache_bytes: int = 256 << 20
-    cold_cache_bytes: int = 64 << 20
+    cold_cache_bytes: int = 64 << 20  # half of it for batches, half for parts of objects
     read_ahead_bytes: int = 1 << 20
     parallel_reads: int = 8
-    read_budget_seconds: float = 30.0
+    read_budget_seconds: float = 10.0
     # Pauses between tries of what is unavailable.
     first_retry_seconds: float = 0.05
     last_retry_seconds: float = 1.0

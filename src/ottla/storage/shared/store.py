@@ -295,7 +295,7 @@ class SharedStore:
         await self._lanes.drain()
         with suppress(StorageError):
             await self._deleted_all()
-        self._reads.close()
+        await self._reads.close()
         self._uploads.close()
         self._catalog.close()
         if self._following is not None:

@@ -11,6 +11,7 @@ from tests.storage.shared.objects.conftest import OpenStore
 
 from ottla.ports import DamagedError, StorageError
 from ottla.storage.shared.errors import ForeignClusterError, ObjectMissingError
+from ottla.storage.shared.objects import postgres_chunks, s3
 from ottla.storage.shared.objects.cluster_identity import (
     IDENTITY_KEY,
     check_identity,
@@ -121,6 +122,24 @@ def test_a_listing_has_the_keys_of_a_prefix_in_order(open_store: OpenStore) -> N
             async for listed in store.list("b1/"):
                 assert listed.size_bytes == 2
                 assert before_ms < listed.modified_ms < time.time() * 1000 + 5000
+
+    asyncio.run(run())
+
+
+def test_many_objects_are_listed_and_deleted_in_steps(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (s3, postgres_chunks):
+        monkeypatch.setattr(module, "_LISTED_AT_ONCE", 4)
+        monkeypatch.setattr(module, "_DELETED_AT_ONCE", 3)
+
+    async def run() -> None:
+        async with open_store() as store:
+            names = [f"00/{number}-a" for number in range(12)]
+            await asyncio.gather(*(store.put(name, [b"1"]) for name in names))
+            for count in (12, 11, 8, 0):
+                await store.delete(names[count:])
+                assert await keys(store, "") == sorted(names[:count])
 
     asyncio.run(run())
 

@@ -255,6 +255,27 @@ def test_a_store_that_is_unavailable_is_asked_again() -> None:
     run(test)
 
 
+def test_an_outage_fails_all_reads_after_the_same_time() -> None:
+    async def test() -> None:
+        store = Store([f"k{number}" for number in range(20)])
+
+        async def fail(operation: ObjectOperation, perform: Callable[[], Answer]) -> Answer:
+            raise ObjectsUnavailableError("down")
+
+        store.fault = fail
+        cache = RangeCache(store, SMALL)  # two flights at a time
+        began = asyncio.get_running_loop().time()
+
+        async def failing(key: str) -> None:
+            with pytest.raises(ObjectsUnavailableError):
+                await read(cache, key, 0, 10)
+
+        await asyncio.gather(*(failing(key) for key in store.stored))
+        assert asyncio.get_running_loop().time() - began < 5 * SMALL.patience_seconds
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     ("raised", "expected"),
     [
@@ -390,6 +411,22 @@ def test_readers_of_a_joined_range_are_relocated_each_on_its_own() -> None:
             assert cache.read(ObjectRange(key, 7, 10), 17, nowhere) == DATA[7:17]
         with pytest.raises(ObjectMissingError):
             cache.read(ObjectRange("old", 20, 10), 30, nowhere)
+
+    run(test)
+
+
+def test_callers_that_can_wait_share_flights_with_the_others() -> None:
+    async def test() -> None:
+        store = Store()
+        cache = RangeCache(store, SMALL)
+        wanted = ObjectRange("a", 0, 100)
+        got = await asyncio.gather(
+            cache.fetch(wanted, 100), cache.fetch(wanted, 100), read(cache, "a", 0, 100)
+        )
+        assert list(map(bytes, got)) == [DATA[:100]] * 3
+        assert len(store.asked) == 1
+        with pytest.raises(ObjectMissingError):
+            await cache.fetch(ObjectRange("gone", 0, 1), 1)
 
     run(test)
 

@@ -317,6 +317,19 @@ def test_a_file_that_is_not_aws_format_is_not_quoted(tmp_path: Path) -> None:
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.parametrize(("fault", "timeout"), [("404", "5"), ("slow", "0.3")])
+def test_missing_credentials_are_said(
+    server: FaultyS3, monkeypatch: pytest.MonkeyPatch, fault: str, timeout: str
+) -> None:
+    # The last link of AWS's chain, asked in vain.
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", server.endpoint)
+    server.faults = [fault] * 9
+    url = f"s3://bucket/below?endpoint={server.endpoint}&timeout={timeout}"
+    found = failure(url, put, {"HOME": "/nonexistent"})
+    assert "no credentials in the URL" in str(found)
+    assert server.requests[0][1] == "/latest/api/token"
+
+
 def test_the_endpoint_of_the_environment_is_used(server: FaultyS3) -> None:
     keys = "access_key_id=AKIATESTTESTTESTTEST&secret_access_key=verysecret"
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
@@ -395,10 +408,10 @@ def test_secrets_are_nowhere_in_what_is_shown() -> None:
     url = "s3://bucket/p?access_key_id=AKIATESTTESTTESTTEST&secret_access_key=verysecret&session_token=verysecret"
     options = parse_s3_url(url)
     assert options.secret_access_key == "verysecret"
-    shown = options.shown + repr(options) + repr(S3Objects(options, {}))
+    shown = str(options) + repr(options) + repr(S3Objects(options, {}))
     for secret in SECRETS:
         assert secret not in shown
-    assert "session_token=***" in options.shown
+    assert "session_token=***" in str(options)
 
 
 # SeaweedFS.

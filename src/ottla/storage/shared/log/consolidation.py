@@ -74,7 +74,7 @@ async def read_tail(log: SharedLog, end_offset: int, max_bytes: int) -> list[Con
         size_bytes += sum(run.size_bytes for run in group)
         if made and size_bytes > max_bytes:
             break
-        made.append(await _read(log, group))
+        made.append(await read_group(log, group))
     return made
 
 
@@ -148,7 +148,8 @@ def _groups_of(runs: Sequence[Run]) -> list[list[Run]]:
     return groups
 
 
-async def _read(log: SharedLog, group: Sequence[Run]) -> Consolidated:
+async def read_group(log: SharedLog, group: Sequence[Run]) -> Consolidated:
+    """The batches of neighbouring runs, as one stored segment."""
     base_offset, end_offset = group[0].base_offset, group[-1].end_offset
     chunks: list[Buffer] = []
     extents: list[Extent] = []

@@ -74,6 +74,7 @@ class SharedLog:
         self._aborted = AbortedSpans(spans_of(opened))
         self._runs = Runs(runs_of(opened), claimed.end_offset)
         self._active_since_ms = monotonic_ms(parts.clock)
+        self._empty_since_ms = parts.clock.now_ms()
         self._snapshots = LogSnapshots(opened.snapshots, self._save_snapshot)
         self._tail = LogTail()
         self._cold = ColdLog(
@@ -198,7 +199,7 @@ class SharedLog:
         if extents[-1].last_offset - self._runs.last_base_offset > MAX_RELATIVE_OFFSET:
             raise ValueError(f"{extents[-1]} is too far from the start of its segment")
         if not self._epochs or self._epochs[-1].epoch != self._epoch:
-            start = EpochStart(self._epoch, extents[0].base_offset)
+            start = EpochStart(self._epoch, expected_end_offset)
             self._epochs = enter_epoch(self._epochs, start)
         lane, part = self._part_for(size_bytes)
         part.add(bytes(data), extents)
@@ -250,12 +251,14 @@ class SharedLog:
 
     def roll(self) -> None:
         self.check_open()
-        self._runs.roll()
+        if self._runs.roll():
+            self._empty_since_ms = self._parts.clock.now_ms()
 
     def part_settled(self, part: Part) -> None:
         """A part is durable, and all parts before it."""
         self.settled_offset = part.run.end_offset
         part.run.headers = bytes(part.run.headers or b"")
+        self._parts.tails.grown(0)  # now the block may be dropped
 
     def flush(self) -> asyncio.Future[None] | None:
         self.check_open()
@@ -355,7 +358,7 @@ class SharedLog:
         return batch_of_max_timestamp(self)
 
     def segments(self) -> Sequence[SegmentInfo]:
-        return self._runs.segments()
+        return self._runs.segments(self._empty_since_ms)
 
     # Deleting from the front.
 
@@ -438,7 +441,7 @@ class SharedLog:
 
     def begin_replacement(self, base_offsets: Sequence[int]) -> SharedReplacement:
         self.check_open()
-        segments = self._runs.segments()
+        segments = self.segments()
         bases = [segment.base_offset for segment in segments]
         first = bases.index(base_offsets[0]) if base_offsets[0] in bases else len(bases)
         stop = first + len(base_offsets)

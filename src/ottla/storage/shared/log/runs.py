@@ -126,7 +126,12 @@ class Runs:
             first -= 1
         return self._runs[first:]
 
-    def segments(self) -> list[SegmentInfo]:
+    def stored(self) -> Sequence[Run]:
+        """The stored segments, below all rows of the tail."""
+        return self._runs[: len(self._runs) - len(self.rows())]
+
+    def segments(self, empty_since_ms: int) -> list[SegmentInfo]:
+        """The segments; an empty last one counts as written to at `empty_since_ms`."""
         found: list[SegmentInfo] = []
         group: list[Run] = []
         for run in self._runs:
@@ -137,7 +142,7 @@ class Runs:
         if group:
             found.append(_segment_of(group, self._end_offset))
         if self._is_rolled or not found:
-            found.append(SegmentInfo(self._end_offset, self._end_offset, 0, -1))
+            found.append(SegmentInfo(self._end_offset, self._end_offset, 0, empty_since_ms))
         return found
 
     def drop_below(self, offset: int) -> None:

@@ -51,13 +51,18 @@ class ObjectRange(NamedTuple):
 Relocate = Callable[[], Awaitable[ObjectRange | None]]
 
 
+async def _nowhere() -> ObjectRange | None:
+    return None
+
+
 @dataclass(frozen=True)
 class RangeCacheOptions:
     max_bytes: int = 64 << 20
     max_flights: int = 8
     first_ahead_bytes: int = 256 << 10
     max_ahead_bytes: int = 4 << 20
-    # How long a store that is unavailable is asked again, and how long bytes and failures wait for their reader.
+    # How long a store that is unavailable is asked again, the wait in the queue included, and how long bytes and
+    # failures wait for their reader.
     patience_seconds: float = 10.0
     keep_seconds: float = 10.0
 
@@ -105,12 +110,13 @@ class _Extent:
 class _Flight:
     """Bytes of an object that are on their way, or in the queue."""
 
-    __slots__ = ("end", "is_started", "key", "start", "waiters")
+    __slots__ = ("deadline", "end", "is_started", "key", "start", "waiters")
 
-    def __init__(self, key: str, start: int, end: int) -> None:
+    def __init__(self, key: str, start: int, end: int, deadline: float) -> None:
         self.key = key
         self.start = start
         self.end = end
+        self.deadline = deadline
         self.is_started = False
         self.waiters: dict[_Waiter, None] = {}
 
@@ -162,6 +168,20 @@ class RangeCache:
             waiter = _Waiter(wanted, relocate, asyncio.get_running_loop().create_future())
             self._wait(waiter, wanted, readable_end)
         return waiter.done
+
+    async def fetch(self, wanted: ObjectRange, readable_end: int) -> Buffer:
+        """As `read`, for callers that can wait, and keep the bytes.
+
+        ObjectMissingError if there is no such object.
+        """
+        answer = self.read(wanted, readable_end, _nowhere)
+        while isinstance(answer, asyncio.Future):
+            await asyncio.wait({answer})
+            answer = self.read(wanted, readable_end, _nowhere)
+        if isinstance(answer, memoryview) and 2 * len(answer) < memoryview(answer.obj).nbytes:
+            # The caller may keep it for long: it must not hold all that was fetched with it.
+            return bytes(answer)
+        return answer
 
     def forget(self, key: str) -> None:
         """Drops what is here of an object that nothing refers to any more."""
@@ -344,7 +364,8 @@ class RangeCache:
         flights = self._flights.setdefault(key, [])
         flight = self._neighbour(flights, start, end)
         if flight is None:
-            flight = _Flight(key, start, end)
+            deadline = self._now() + self._options.patience_seconds
+            flight = _Flight(key, start, end, deadline)
             flights.append(flight)
             self._queue.append(flight)
         else:
@@ -439,7 +460,6 @@ class RangeCache:
     async def _fetch(self, flight: _Flight) -> Buffer:
         """The bytes of a flight; as long as the store is unavailable it is asked again."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._options.patience_seconds
         pause_seconds = _FIRST_PAUSE_SECONDS
         wanted = (flight.start, flight.end - flight.start)
         while True:
@@ -448,7 +468,7 @@ class RangeCache:
             try:
                 (data,) = await self._objects.get_ranges(flight.key, [wanted])
             except ObjectsUnavailableError:
-                if loop.time() + pause_seconds > deadline or not flight.waiters:
+                if loop.time() + pause_seconds > flight.deadline or not flight.waiters:
                     raise
                 await asyncio.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, _LAST_PAUSE_SECONDS)

@@ -46,6 +46,8 @@ _LAST_BACKOFF: Final = timedelta(milliseconds=500)
 _LISTED_AT_ONCE: Final = 1000
 _DELETED_AT_ONCE: Final = 1000
 _MESSAGE_CHARACTERS: Final = 300
+# Shorter ones, which no store gives, are in any text.
+_SECRET_CHARACTERS: Final = 4
 
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>([^<]{1,100})</Code>")
@@ -54,6 +56,10 @@ _MESSAGE: Final = re.compile(r"<Message>([^<]{1,500})</Message>")
 _KEY_ID: Final = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 
 # What the codes of S3 ask an operator to do.
+_NO_CREDENTIALS: Final = (
+    "there are no credentials in the URL, in variables (AWS_ACCESS_KEY_ID) or AWS's files"
+)
+_CREDENTIAL_PATHS: Final = ("/latest/api/token", "/latest/meta-data", "/v2/credentials", "169.254.")
 _REFUSALS: Final = {
     "NoSuchBucket": "there is no such bucket: make it, or correct the URL",
     "AccessDenied": "the credentials have no permission for this",
@@ -81,14 +87,14 @@ class S3Objects:
         """ConfigError if options, files and variables do not go together. Nothing is sent yet."""
         options.validate()
         self._options = options
-        self._store = _open(options, environment)
+        self._store, self._has_credentials = _open(options, environment)
 
     @classmethod
     def of_url(cls, url: str, environment: Mapping[str, str] = os.environ) -> S3Objects:
         return cls(parse_s3_url(url), environment)
 
     def __repr__(self) -> str:
-        return f"S3Objects({self._options.shown})"
+        return f"S3Objects({self._options})"
 
     async def put(self, key: str, parts: Sequence[Buffer]) -> None:
         import obstore
@@ -219,9 +225,12 @@ class S3Objects:
             raise self._error(error, what) from None
 
     def _timeout_error(self, what: str, limit_seconds: float) -> StorageError:
-        return ObjectsUnavailableError(
-            f"{self._name}: {what} took more than {limit_seconds:.1f} seconds"
-        )
+        text = f"{self._name}: {what} took more than {limit_seconds:.1f} seconds"
+        if not self._has_credentials:
+            text += (
+                f"; {_NO_CREDENTIALS}, and the machine or container may be asked for them in vain"
+            )
+        return ObjectsUnavailableError(text)
 
     def _error(self, error: Exception, what: str) -> StorageError:
         """The error of an operation in one line without secrets."""
@@ -239,11 +248,11 @@ class S3Objects:
             return _RangeError(f"{about}: it is shorter")
         if status in (401, 403):
             return ObjectsRefusedError(f"{about}: the credentials have no permission ({status})")
-        if "169.254." in text or "credential" in text.lower():
-            return ObjectsRefusedError(
-                f"{about}: no credentials were found in the URL, the variables AWS_*, AWS's files, or"
-                " from the container or instance; the HTTP client says: "
-                + self._shortened(_first_line(text))
+        if any(part in text for part in _CREDENTIAL_PATHS):
+            # It may be a fault of the service that gives credentials, which ends by itself.
+            return ObjectsUnavailableError(
+                f"{about}: {_NO_CREDENTIALS}, and the service of the machine or container that gives"
+                f" them does not: {self._shortened(_innermost(text))}"
             )
         if "certificate" in text.lower():
             return ObjectsRefusedError(
@@ -263,7 +272,7 @@ class S3Objects:
         line = " ".join(text.split())
         options = self._options
         for secret in (options.secret_access_key, options.session_token, options.access_key_id):
-            if secret:
+            if len(secret) >= _SECRET_CHARACTERS:
                 line = line.replace(secret, "***")
         return _KEY_ID.sub("***", line)[:_MESSAGE_CHARACTERS]
 
@@ -278,14 +287,15 @@ def _first_line(text: str) -> str:
 
 def _innermost(text: str) -> str:
     """What an error of the HTTP client says in the end: its chain of causes is long."""
-    line = _first_line(text)
+    line = _first_line(text).rpartition(" - ")[2]
     causes = re.findall(r'(?:error: |message: |source: [A-Za-z]*\()"([^"]{1,200})"', text)
     timed_out = "timed out" in text or "TimedOut" in text
     detail = causes[-1] if causes else ("timed out" if timed_out else "")
     return f"{line} ({detail})" if detail and detail not in line else line
 
 
-def _open(options: S3Options, environment: Mapping[str, str]) -> S3Store:
+def _open(options: S3Options, environment: Mapping[str, str]) -> tuple[S3Store, bool]:
+    """The store, and whether it is known where its credentials come from."""
     try:
         from obstore.store import S3Store
     except ImportError:
@@ -329,7 +339,7 @@ def _open(options: S3Options, environment: Mapping[str, str]) -> S3Store:
     if ca:
         client["root_certificate"] = read_ca_file(ca)
     try:
-        return S3Store(
+        store = S3Store(
             options.bucket,
             prefix=options.prefix or None,
             config=config,  # type: ignore[arg-type]
@@ -346,6 +356,11 @@ def _open(options: S3Options, environment: Mapping[str, str]) -> S3Store:
             credential_provider=provider,  # type: ignore[arg-type]
         )
     except Exception as error:
-        raise ConfigError(
-            f"{options.shown}: {_first_line(str(error))[:_MESSAGE_CHARACTERS]}"
-        ) from None
+        raise ConfigError(f"{options}: {_first_line(str(error))[:_MESSAGE_CHARACTERS]}") from None
+    has_credentials = (
+        options.anonymous
+        or bool(options.access_key_id)
+        or provider is not None
+        or environment_has_keys(environment)
+    )
+    return store, has_credentials

@@ -83,8 +83,7 @@ class S3Options:
         if not 0 < self.timeout_seconds <= 3600:
             raise ConfigError("the timeout is more than 0 and at most 3600 seconds")
 
-    @property
-    def shown(self) -> str:
+    def __str__(self) -> str:
         """The URL without secrets, for logs and messages."""
         url = f"s3://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
         given = {

@@ -87,6 +87,14 @@ class Block:
             number += 1
         return b"".join(parts)
 
+    def bytes_between(self, offset: int, end_offset: int) -> int:
+        """The size of what a read without a limit would return."""
+        first = bisect_left(self._last_offsets, offset)
+        stop = bisect_left(self._last_offsets, end_offset)
+        if first >= stop:
+            return 0
+        return self._ends[stop - 1] - (self._ends[first - 1] if first else 0)
+
     def forget(self) -> None:
         """Lets go of the batches; what was read of them stays valid."""
         self._chunks = []

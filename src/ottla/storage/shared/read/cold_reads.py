@@ -7,9 +7,9 @@ What was fetched stays there for a while, for the caller who makes the call agai
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any, Final, NoReturn
 
 from ottla.ports import (
@@ -26,6 +26,7 @@ from ottla.storage.shared.errors import (
     SequencerUnavailableError,
 )
 from ottla.storage.shared.objects.objects import Objects
+from ottla.storage.shared.objects.range_cache import ObjectRange, RangeCache, RangeCacheOptions
 from ottla.storage.shared.options import SharedOptions
 from ottla.storage.shared.read.block import Block, block_of
 from ottla.storage.shared.retries import until_available
@@ -34,35 +35,57 @@ from ottla.storage.shared.sequencer.records import StoredRun
 from ottla.storage.shared.sequencer.sequencer import Sequencer
 from ottla.storage.shared_future import SharedFuture, unwatched_future
 
+_AWAITED_SECONDS: Final = 5.0
 # The segments of a log whose marks stay in memory.
 _MARKS_KEPT: Final = 16
 
 
 class ColdCache:
-    """Blocks of all logs, within a limit: the one that was not used for the longest time goes first."""
+    """Blocks of all logs, within a limit: the one that was not used for the longest time goes first.
+
+    A block that a reader waits for stays until it has asked again, for some seconds, even beyond the limit, but not
+    beyond twice the limit.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
+        self._awaited: dict[tuple[ColdLog, int], float] = {}
         self._blocks: OrderedDict[tuple[ColdLog, int], Block] = OrderedDict()
         self.size_bytes = 0
 
     def add(self, log: ColdLog, block: Block) -> None:
-        key = (log, block.base_offset)
         self.remove(log, block.base_offset)
-        self._blocks[key] = block
+        self._blocks[log, block.base_offset] = block
         self.size_bytes += block.size_bytes
-        while self.size_bytes > self._max_bytes and len(self._blocks) > 1:
-            (oldest, base_offset), dropped = self._blocks.popitem(last=False)
-            self.size_bytes -= dropped.size_bytes
-            oldest.dropped(base_offset)
+
+    def awaited(self, log: ColdLog, block: Block) -> None:
+        """A reader has been told to ask again."""
+        until = asyncio.get_running_loop().time() + _AWAITED_SECONDS
+        self._awaited[log, block.base_offset] = until
 
     def used(self, log: ColdLog, block: Block) -> None:
-        self._blocks.move_to_end((log, block.base_offset))
+        key = (log, block.base_offset)
+        self._blocks.move_to_end(key)
+        self._awaited.pop(key, None)
+
+    def make_room(self) -> None:
+        """Drops blocks until the limit is kept."""
+        if self.size_bytes <= self._max_bytes:
+            return
+        now = asyncio.get_running_loop().time()
+        for key in list(self._blocks):
+            is_awaited = self._awaited.get(key, now) > now
+            limit_bytes = 2 * self._max_bytes if is_awaited else self._max_bytes
+            if self.size_bytes > limit_bytes and len(self._blocks) > 1:
+                self.remove(*key)
+            if self.size_bytes <= self._max_bytes:
+                return
 
     def remove(self, log: ColdLog, base_offset: int) -> None:
         block = self._blocks.pop((log, base_offset), None)
         if block is not None:
             self.size_bytes -= block.size_bytes
+            self._awaited.pop((log, base_offset), None)
             log.dropped(base_offset)
 
 
@@ -80,13 +103,27 @@ class ColdReads:
         self.objects = objects
         self.options = options
         self.metrics = metrics
-        self.cache = ColdCache(options.cold_cache_bytes)
-        self.slots = asyncio.Semaphore(options.parallel_reads)
+        self.cache = ColdCache(options.cold_cache_bytes // 2)
+        # Runs of several partitions lie side by side in an object, and are often read together.
+        self.ranges = RangeCache(
+            objects,
+            RangeCacheOptions(
+                max_bytes=options.cold_cache_bytes // 2,
+                max_flights=options.parallel_reads,
+                first_ahead_bytes=options.read_ahead_bytes,
+                patience_seconds=options.read_budget_seconds,
+            ),
+        )
+        # More than requests for objects, since runs that several logs wait for are often fetched together.
+        self.slots = asyncio.Semaphore(4 * options.parallel_reads)
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def close(self) -> None:
-        for task in self.tasks:
+    async def close(self) -> None:
+        tasks = list(self.tasks)
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.ranges.close()
 
 
 class ColdLog:
@@ -181,17 +218,23 @@ class ColdLog:
         generation = self._generation
         blocks = await self._load(offset, max_bytes)
         if generation == self._generation:
-            for block in blocks:
+            # What was asked for is used last, and goes last.
+            for block in reversed(blocks):
                 self._add(block)
+            found = self._blocks.get(blocks[0].base_offset) if blocks else None
+            if found is not None:
+                self._reads.cache.awaited(self, found)
+            self._reads.cache.make_room()
 
     def _add(self, block: Block) -> None:
-        number = bisect_right(self._bases, block.base_offset)
         # Segments are read in pieces, which may overlap those that were read before.
-        if number < len(self._bases) and self._bases[number] < block.end_offset:
-            return
-        if number and self._blocks[self._bases[number - 1]].end_offset > block.base_offset:
-            return
-        self._bases.insert(number, block.base_offset)
+        first = max(bisect_right(self._bases, block.base_offset) - 1, 0)
+        for base_offset in self._bases[first:]:
+            if base_offset >= block.end_offset:
+                break
+            if self._blocks[base_offset].end_offset > block.base_offset:
+                self._reads.cache.remove(self, base_offset)
+        insort(self._bases, block.base_offset)
         self._blocks[block.base_offset] = block
         self._reads.cache.add(self, block)
         self._reads.metrics.cold_loads += 1
@@ -265,13 +308,8 @@ class ColdLog:
             raise DamagedError(
                 f"{self._name} at offset {run.base_offset} has neither data nor object"
             )
-        ranges: Sequence[tuple[int, int]] = [(run.position + position, size_bytes)]
-        (data,) = await until_available(
-            lambda: reads.objects.get_ranges(key, ranges),
-            reads.options.read_budget_seconds,
-            reads.options,
-        )
-        return data
+        wanted = ObjectRange(key, run.position + position, size_bytes)
+        return await reads.ranges.fetch(wanted, run.position + run.size_bytes)
 
     async def _load_marks(self, base_offset: int) -> list[Mark]:
         reads = self._reads

@@ -34,16 +34,14 @@ class LogTail:
         while number < len(self._bases) and self._bases[number] < end_offset:
             block = self.blocks[number]
             data = block.read(offset, room_bytes, end_offset)
-            if not data:
-                if parts:
-                    break
-            elif parts and len(data) > room_bytes:
+            if parts and len(data) > room_bytes:
                 break
-            else:
+            if data:
                 parts.append(data)
                 room_bytes -= len(data)
-                if room_bytes <= 0:
-                    break
+            # What did not fit must not be left out between two blocks.
+            if room_bytes <= 0 or len(data) < block.bytes_between(offset, end_offset):
+                break
             number += 1
         if len(parts) == 1:
             return parts[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -12,6 +11,7 @@ from ottla.storage.shared.engine_metrics import EngineMetrics
 from ottla.storage.shared.errors import ObjectsUnavailableError
 from ottla.storage.shared.objects.object_format import ObjectWriter
 from ottla.storage.shared.objects.objects import Objects
+from ottla.storage.shared.objects.recent_latencies import RecentLatencies
 from ottla.storage.shared.options import SharedOptions
 from ottla.storage.shared.sequencer.records import WrittenObject
 from ottla.storage.shared.sequencer.sequencer import Sequencer
@@ -53,7 +53,7 @@ class Uploads:
         self._options = options
         self._metrics = metrics
         self._slots = asyncio.Semaphore(options.parallel_puts)
-        self._durations: deque[float] = deque(maxlen=_KEPT_DURATIONS)
+        self._durations = RecentLatencies(_KEPT_DURATIONS)
         self._began: dict[int, float] = {}  # of the uploads that run
         self._late: set[asyncio.Task[Uploaded]] = set()
         self._unused: list[int] = []
@@ -111,9 +111,9 @@ class Uploads:
                 task.add_done_callback(self._note_late)
 
     def _hedge_seconds(self) -> float:
-        if not self._durations:
+        median = self._durations.percentile(0.5)
+        if median is None:
             return self._options.slow_put_seconds
-        median = sorted(self._durations)[len(self._durations) // 2]
         return max(self._options.hedge_factor * median, self._options.min_hedge_seconds)
 
     async def _put(self, runs: Sequence[ObjectRun]) -> Uploaded:
@@ -129,7 +129,7 @@ class Uploads:
             self._unused.append(object_id)
             raise
         seconds = loop.time() - began
-        self._durations.append(seconds)
+        self._durations.add(seconds)
         self._metrics.put_seconds.observe(seconds)
         return Uploaded(WrittenObject(object_id, size_bytes), positions)
 
