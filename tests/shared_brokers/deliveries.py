@@ -73,10 +73,12 @@ def read_all(
     deadline = time.monotonic() + seconds
     try:
         while found.total() < expected and time.monotonic() < deadline:
-            found.update(each.value() for each in consumer.consume(500, 0.2) if not each.error())
-        for each in consumer.consume(500, 1.0):
-            if not each.error():
-                found[each.value()] += 1
+            found.update(_values(consumer.consume(500, 0.2)))
+        found.update(_values(consumer.consume(500, 1.0)))
     finally:
         consumer.close()
     return found
+
+
+def _values(messages: list[Any]) -> list[bytes]:
+    return [each.value() for each in messages if not each.error()]

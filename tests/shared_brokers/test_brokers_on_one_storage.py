@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -99,11 +100,12 @@ def test_a_copy_is_exact_although_brokers_are_killed(start_brokers: StartBrokers
     assert producer.flush(30) == 0
     copier = _Copier(brokers.servers)
     copied = 0
-    kills = iter((0, 2))
+    kills = [2, 0]
     deadline = time.monotonic() + 120
     while copied < count and time.monotonic() < deadline:
         copied += copier.copy_some()
-        if copied > count // 3 and (number := next(kills, None)) is not None:
+        if copied > count // 3 and kills:
+            number = kills.pop()
             brokers.kill(number)
             brokers.start(number)
     copier.close()
@@ -138,7 +140,7 @@ class _Copier:
 
     def copy_some(self) -> int:
         """The number of records that one transaction has copied for certain."""
-        found = [each for each in self._consumer.consume(100, 0.5) if not each.error()]
+        found: list[Any] = [each for each in self._consumer.consume(100, 0.5) if not each.error()]
         if not found:
             return 0
         try:

@@ -130,18 +130,7 @@ class Broker:
         security: str | Security | None = None,
         **keywords: Unpack[BrokerOptions],
     ) -> None:
-        if options is not None and not isinstance(options, Mapping):
-            raise ConfigError(f"options are a dict by Kafka's names, not {options!r}")
-        given = dict(options or {})
-        for keyword in keywords:
-            if keyword in _MEANT:
-                raise ConfigError(f"{keyword} is not an option: did you mean {_MEANT[keyword]}?")
-        for name, value in dotted_names(keywords).items():
-            if name in given:
-                raise ConfigError(
-                    f"{name} is given twice, in the dict and as a keyword: give it once"
-                )
-            given[name] = value
+        given = _given_options(options, keywords)
         self._security = None if security is None else EmbeddedSecurity(security_of(security))
         if self._security is not None:
             given = {**self._security.options(), **given}
@@ -553,6 +542,23 @@ class Broker:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+def _given_options(
+    options: Mapping[str, object] | None, keywords: Mapping[str, object]
+) -> dict[str, object]:
+    """The options by Kafka's names, from the dict and from keywords."""
+    if options is not None and not isinstance(options, Mapping):
+        raise ConfigError(f"options are a dict by Kafka's names, not {options!r}")
+    given = dict(options or {})
+    for keyword in keywords:
+        if keyword in _MEANT:
+            raise ConfigError(f"{keyword} is not an option: did you mean {_MEANT[keyword]}?")
+    for name, value in dotted_names(keywords).items():
+        if name in given:
+            raise ConfigError(f"{name} is given twice, in the dict and as a keyword: give it once")
+        given[name] = value
+    return given
 
 
 def _add_addresses(options: dict[str, object], listen: str | None, advertise: str | None) -> None:

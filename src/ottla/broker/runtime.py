@@ -494,10 +494,7 @@ async def start_broker(
 ) -> RunningBroker:
     """Opens the storage and listens."""
     instruments = instruments or Instruments()
-    if settings.storage is not None:
-        from ottla.broker.shared.shared_broker import start_on_storage
-
-        return await start_on_storage(settings, settings.storage, instruments)
+    assert settings.storage is None, "such a broker is started by broker/shared"
     settings.validate()
     if settings.data_dir is not None and not os.path.exists(settings.data_dir):
         for node_id in settings.node_ids:

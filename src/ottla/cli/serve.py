@@ -435,6 +435,14 @@ def note_signal(stopping: asyncio.Future[str], signal_name: str) -> None:
         stopping.set_result(signal_name)
 
 
+async def _start_broker(settings: BrokerSettings) -> RunningBroker:
+    if settings.storage is None:
+        return await start_broker(settings)
+    from ottla.broker.shared.shared_broker import start_on_storage
+
+    return await start_on_storage(settings, settings.storage)
+
+
 def _place_of_data(settings: BrokerSettings) -> str:
     if settings.storage is not None:
         from ottla.storage.shared.cluster_storage import described
@@ -446,7 +454,7 @@ def _place_of_data(settings: BrokerSettings) -> str:
 async def _start(settings: BrokerSettings) -> RunningBroker:
     began = time.monotonic()
     try:
-        broker = await start_broker(settings)
+        broker = await _start_broker(settings)
     except ListenError as error:
         metrics, console = settings.metrics, settings.console
         flag = "--listen"

@@ -756,6 +756,11 @@ class BrokerOptions(TypedDict, total=False):
     auto_create_topics_enable: bool
     """Whether a missing topic is created when a client asks for its metadata."""
 
+    broker_rack: str
+    """The rack, or availability zone, of this broker, which clients are told. Only brokers that
+    share a storage are in racks.
+    """
+
     compression_gzip_level: int
     """The default of the topic option compression.gzip.level. The level of gzip when
     compression.type is gzip; -1 is gzip's own default.
@@ -1069,6 +1074,17 @@ class BrokerOptions(TypedDict, total=False):
 
     ottla_ephemeral_max_bytes: int
     """The most bytes of records that the memory engine holds."""
+
+    ottla_peer_advertised_listener: str
+    """HOST:PORT where other brokers of the same storage reach this one; by default its own port for
+    them, at the host that clients get.
+    """
+
+    ottla_peer_listener: str
+    """HOST:PORT where this broker listens for other brokers of the same storage; by default any
+    port at the host of the first listener. Links are encrypted, and both ends prove which broker
+    they are.
+    """
 
     producer_id_expiration_check_interval_ms: int
     """How often the broker checks for producer ids that have expired."""

@@ -38,6 +38,10 @@ class SharedLogStore(LogStore, Protocol):
     @property
     def leases(self) -> Leases: ...
 
+    def abandon(self) -> None:
+        """Ends as a kill does: nothing is handed over, and the lease runs out."""
+        ...
+
 
 # Opens the store for a broker of some name; with a node id if that was chosen.
 OpenSharedStore = Callable[[str, int | None, Clock], Awaitable[SharedLogStore]]
@@ -50,6 +54,7 @@ class SharedBroker(RunningBroker):
         self,
         settings: BrokerSettings,
         cluster: Cluster,
+        store: SharedLogStore,
         leaders: LeasedLeaders,
         instruments: Instruments,
         bound: BoundListeners,
@@ -57,6 +62,7 @@ class SharedBroker(RunningBroker):
     ) -> None:
         ring = event_ring(settings)
         super().__init__(settings, cluster, instruments, ring, inherited=bound.sockets)
+        self._store = store
         self._leaders = leaders
         self._own = own
         self._peer_listener = PeerListener(own)
@@ -140,10 +146,11 @@ class SharedBroker(RunningBroker):
         self._peer_listener.close()
         self._peers.close()
         await super().kill()
+        self._store.abandon()
 
 
 async def start_on_storage(
-    settings: BrokerSettings, storage: StorageUrls, instruments: Instruments
+    settings: BrokerSettings, storage: StorageUrls, instruments: Instruments | None = None
 ) -> SharedBroker:
     """As `start_shared_broker`, on the storage of some URLs."""
     rack = settings.config.broker_rack or None
@@ -181,7 +188,7 @@ async def start_shared_broker(
         cluster = Cluster(wrapped, instruments.clock, SystemIds(), leases=leases)
         assert cluster.leased is not None
         await change_users(cluster, settings.users)
-        broker = SharedBroker(settings, cluster, cluster.leased, instruments, bound, own)
+        broker = SharedBroker(settings, cluster, store, cluster.leased, instruments, bound, own)
         await broker.start_all()
     except BaseException:
         if broker is not None:

@@ -130,6 +130,7 @@ class Session:
     def abandon(self) -> None:
         """Stops as a kill would."""
         self._is_ended = True
+        self._deadline = float("-inf")
         for task in self._tasks:
             task.cancel()
 

@@ -286,6 +286,23 @@ class SharedStore:
             self._closing = asyncio.ensure_future(self._close())
         return self._closing
 
+    def abandon(self) -> None:
+        """Ends as a kill does: nothing is released, and the lease runs out."""
+        self.session.abandon()
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._abandon())
+
+    async def _abandon(self) -> None:
+        await self._housekeeping.close()
+        await self._lanes.drain()
+        self._reads.close()
+        self._uploads.close()
+        self._catalog.close()
+        if self._following is not None:
+            self._following.cancel()
+        await self._sequencer.close()
+        await self._objects.close()
+
     async def _close(self) -> None:
         """Drains the lanes, saves snapshots, releases everything, and ends the session."""
         await self._housekeeping.close()
