@@ -17,6 +17,7 @@ from tests.history.shared_mutants import SHARED_MUTANTS
 
 from ottla.broker.crashpoints import CrashPoint
 from ottla.storage.shared import housekeeping, open_store
+from ottla.storage.shared.log import consolidation, replacement
 from ottla.storage.shared.options import SharedOptions
 from ottla.testing.crash_injection import crash_at
 
@@ -26,22 +27,27 @@ OPTIONS = {
     "tail_cache_bytes": 256 * 1024,
     "cold_cache_bytes": 256 * 1024,
 }
-MAX_TAIL_AGE_MS = 3_000
-MAX_TAIL_ROWS = 200
-TURN_PAUSE_MS = 5_000
+# By module, as the names of its constants.
+BOUNDS = {
+    housekeeping: {
+        "MAX_TAIL_AGE_MS": 3_000,
+        "MAX_TAIL_ROWS": 200,
+        "TURN_PAUSE_MS": 5_000,
+        "COLLECT_PAUSE_MS": 5_000,
+    },
+    consolidation: {"INLINE_BYTES": 2_000},
+    replacement: {"INLINE_BYTES": 2_000},
+}
 
 
 def make_small() -> None:
     SharedOptions(**OPTIONS)  # type: ignore[arg-type]  # names that are options
     assert open_store.SharedOptions is SharedOptions
     open_store.SharedOptions = partial(SharedOptions, **OPTIONS)  # type: ignore[misc, assignment, arg-type]
-    for name, value in (
-        ("MAX_TAIL_AGE_MS", MAX_TAIL_AGE_MS),
-        ("MAX_TAIL_ROWS", MAX_TAIL_ROWS),
-        ("TURN_PAUSE_MS", TURN_PAUSE_MS),
-    ):
-        assert hasattr(housekeeping, name)
-        setattr(housekeeping, name, value)
+    for module, bounds in BOUNDS.items():
+        for name, value in bounds.items():
+            assert hasattr(module, name)
+            setattr(module, name, value)
 
 
 def main(arguments: list[str]) -> int:
