@@ -84,6 +84,8 @@ AUTHORIZATION_OPTIONS = {
 LOGIN_OPTIONS = {"connection.failed.authentication.delay.ms": "250"}
 # Not with a data folder, and so not with the bench of the others.
 PROBED_BY_ITSELF = {"ottla.ephemeral.max.bytes"}
+# Only with a storage that brokers share; tests/shared_brokers sees what they do.
+SHARED_OPTIONS = {"broker.rack", "ottla.peer.advertised.listener", "ottla.peer.listener"}
 # What an embedded broker sets by itself.
 SET_BY_EMBEDDED = {
     "group.consumer.assignment.interval.ms": "0",
@@ -135,6 +137,7 @@ def test_every_option_is_in_the_tables() -> None:
         *AUTHORIZATION_OPTIONS,
         *LISTENER_OPTIONS,
         *LOGIN_OPTIONS,
+        *SHARED_OPTIONS,
     }
     assert set(BROKER_OPTIONS) == in_tables | elsewhere
 
@@ -227,7 +230,9 @@ def test_every_broker_option_is_shown_with_source_and_default(start: Starter) ->
             assert (shown_value, option.read_only) == (value, not known.dynamic), name
 
 
-@pytest.mark.parametrize("name", [name for name in BROKER_OPTIONS if name not in LISTENER_OPTIONS])
+@pytest.mark.parametrize(
+    "name", [name for name in BROKER_OPTIONS if name not in {*LISTENER_OPTIONS, *SHARED_OPTIONS}]
+)
 def test_a_broker_option_that_is_set_is_shown_with_its_source(start: Starter, name: str) -> None:
     value = broker_value(name)
     node = value if name == "node.id" else "1"

@@ -19,6 +19,7 @@ KAFKA_DEFAULTS = {
     "allow.everyone.if.no.acl.found": (OptionType.BOOLEAN, "false"),
     "authorizer.class.name": (OptionType.STRING, ""),
     "auto.create.topics.enable": (OptionType.BOOLEAN, "true"),
+    "broker.rack": (OptionType.STRING, None),
     "compression.gzip.level": (OptionType.INT, "-1"),
     "compression.lz4.level": (OptionType.INT, "9"),
     "compression.type": (OptionType.STRING, "producer"),
@@ -105,6 +106,8 @@ KAFKA_DEFAULTS = {
     "offsets.topic.replication.factor": (OptionType.SHORT, "3"),
     "offsets.topic.segment.bytes": (OptionType.INT, "104857600"),
     "ottla.ephemeral.max.bytes": (OptionType.LONG, "1073741824"),
+    "ottla.peer.advertised.listener": (OptionType.STRING, ""),
+    "ottla.peer.listener": (OptionType.STRING, ""),
     "producer.id.expiration.check.interval.ms": (OptionType.INT, "600000"),
     "producer.id.expiration.ms": (OptionType.INT, "86400000"),
     # Kafka's only default is GSSAPI.

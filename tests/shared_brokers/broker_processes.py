@@ -16,6 +16,9 @@ from tests.broker.processes import ServeProcess
 from tests.waiting import in_time
 
 from ottla.storage.shared.cluster_storage import init_storage
+from ottla.storage.shared.sequencer.postgres.database_url import parse_database_url
+from ottla.storage.shared.sequencer.postgres.postgres_sequencer import open_postgres_sequencer
+from ottla.storage.shared.sequencer.records import BrokerDescription, MemberState
 from ottla.storage.shared.storage_urls import StorageUrls
 
 START_SECONDS = 60.0
@@ -28,7 +31,7 @@ class BrokerProcesses:
 
     def __init__(self, folder: Path, urls: StorageUrls, count: int) -> None:
         self._urls = urls
-        self.ports = _free_ports(count)
+        self.ports = free_ports(count)
         self.processes = []
         for number in range(count):
             place = folder / f"broker-{number}"
@@ -128,7 +131,7 @@ def make_storage(storage: str, objects: str | None = None) -> StorageUrls:
     return urls
 
 
-def _free_ports(count: int) -> Sequence[int]:
+def free_ports(count: int) -> Sequence[int]:
     probes = [socket.socket() for _ in range(count)]
     try:
         for probe in probes:
@@ -137,3 +140,15 @@ def _free_ports(count: int) -> Sequence[int]:
     finally:
         for probe in probes:
             probe.close()
+
+
+async def members_of(storage: str) -> Sequence[MemberState]:
+    """What the storage has told its brokers of each other."""
+    sequencer = await open_postgres_sequencer(parse_database_url(storage))
+    try:
+        made = await sequencer.register(BrokerDescription("looker", None, {}, {}, "", None))
+        beat = await sequencer.heartbeat(made.session, 0, 0)
+        await sequencer.end_session(made.session)
+    finally:
+        await sequencer.close()
+    return beat.members

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from tests.shared_brokers.broker_processes import TAKEOVER_SECONDS, BrokerProcesses, wait_until
+from tests.shared_brokers.broker_processes import (
+    TAKEOVER_SECONDS,
+    BrokerProcesses,
+    free_ports,
+    make_storage,
+    members_of,
+    wait_until,
+)
 from tests.shared_brokers.conftest import StartBrokers
 from tests.shared_brokers.deliveries import SteadyProducer, read_all
+
+import ottla
 
 TOPIC = "orders"
 
@@ -161,3 +173,32 @@ class _Copier:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def test_options_of_shared_brokers_have_an_effect(storage_url: str, tmp_path: Path) -> None:
+    """Clients are told racks; links go to the port and the host that the options say."""
+    brokers = BrokerProcesses(tmp_path, make_storage(storage_url), 2)
+    (peer_port,) = free_ports(1)
+    try:
+        brokers.start(
+            0, "--set", "broker.rack=r1", "--set", f"ottla.peer.listener=127.0.0.1:{peer_port}"
+        )
+        advertised = f"ottla.peer.advertised.listener=127.0.0.1:{peer_port}"
+        brokers.start(1, "--set", "broker.rack=r2", "--set", advertised)
+        with ottla.Admin(bootstrap_servers=brokers.servers) as admin:
+            assert {node.rack for node in admin.describe_cluster().nodes} == {"r1", "r2"}
+        with socket.create_connection(("127.0.0.1", peer_port)):
+            pass
+        # The second one says that it is at the first one's port, where another certificate is shown.
+        session = next(each for each in asyncio.run(members_of(storage_url)) if each.rack == "r2")
+        assert session.peer == f"127.0.0.1:{peer_port}"
+    finally:
+        brokers.end()
+
+
+@pytest.mark.parametrize(
+    "name", ["broker.rack", "ottla.peer.listener", "ottla.peer.advertised.listener"]
+)
+def test_options_of_shared_brokers_are_refused_without_a_storage(name: str) -> None:
+    with pytest.raises(ottla.ConfigError, match="no effect without --storage"):
+        ottla.Broker({name: "127.0.0.1:0"})

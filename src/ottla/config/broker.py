@@ -108,9 +108,9 @@ class BrokerConfig(ListenerConfig):
         doc="Whether a missing topic is created when a client asks for its metadata.",
         importance=Importance.HIGH,
     )
-    broker_rack: str = option(
+    broker_rack: str | None = option(
         OptionType.STRING,
-        "",
+        None,
         doc="The rack, or availability zone, of this broker, which clients are told. Only brokers that share a "
         "storage are in racks.",
     )

@@ -756,7 +756,7 @@ class BrokerOptions(TypedDict, total=False):
     auto_create_topics_enable: bool
     """Whether a missing topic is created when a client asks for its metadata."""
 
-    broker_rack: str
+    broker_rack: str | None
     """The rack, or availability zone, of this broker, which clients are told. Only brokers that
     share a storage are in racks.
     """

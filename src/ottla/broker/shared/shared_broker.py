@@ -153,7 +153,7 @@ async def start_on_storage(
     settings: BrokerSettings, storage: StorageUrls, instruments: Instruments | None = None
 ) -> SharedBroker:
     """As `start_shared_broker`, on the storage of some URLs."""
-    rack = settings.config.broker_rack or None
+    rack = settings.config.broker_rack
 
     async def open_store(name: str, node_id: int | None, clock: Clock) -> SharedLogStore:
         return await open_as_broker(storage, name, node_id, rack, clock)

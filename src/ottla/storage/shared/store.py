@@ -295,11 +295,7 @@ class SharedStore:
     async def _abandon(self) -> None:
         await self._housekeeping.close()
         await self._lanes.drain()
-        self._reads.close()
-        self._uploads.close()
-        self._catalog.close()
-        if self._following is not None:
-            self._following.cancel()
+        await self._end_work()
         await self._sequencer.close()
         await self._objects.close()
 
@@ -312,11 +308,15 @@ class SharedStore:
         await self._lanes.drain()
         with suppress(StorageError):
             await self._deleted_all()
+        await self._end_work()
+        await self.session.end()
+        await self._sequencer.close()
+        await self._objects.close()
+
+    async def _end_work(self) -> None:
+        """Ends what goes on beside appends."""
         await self._reads.close()
         self._uploads.close()
         self._catalog.close()
         if self._following is not None:
             self._following.cancel()
-        await self.session.end()
-        await self._sequencer.close()
-        await self._objects.close()

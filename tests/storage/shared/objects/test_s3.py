@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from ottla.storage.shared.errors import (
     ObjectsUnavailableError,
 )
 from ottla.storage.shared.objects.s3 import S3Objects
-from ottla.storage.shared.objects.s3_options import S3Options, parse_s3_url
+from ottla.storage.shared.objects.s3_options import PARAMETERS, S3Options, parse_s3_url
 
 SECRETS = ("verysecret", "AKIATESTTESTTESTTEST")
 
@@ -427,3 +428,10 @@ def test_a_real_store_refuses_wrong_keys_in_one_line(shared_s3: S3Server) -> Non
             found = failure(wrong, ask)
             assert isinstance(found, ObjectsRefusedError)
             assert said in str(found)
+
+
+def test_the_guide_has_every_parameter() -> None:
+    guide = (Path(__file__).parents[4] / "docs/guides/object-stores.md").read_text()
+    rows = [line.split("|")[1] for line in guide.splitlines() if line.startswith("| `")]
+    found = {name for row in rows for name in re.findall("`([a-z_]+)`", row)}
+    assert found == set(PARAMETERS)
