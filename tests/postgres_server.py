@@ -108,7 +108,7 @@ class StartedServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def _run(self, program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        ended: subprocess.CompletedProcess[str] = subprocess.run(
             [self._binaries / program, *arguments],
             cwd=self._folder,
             capture_output=True,
@@ -116,6 +116,7 @@ class StartedServer:
             check=False,
             **self._account,  # type: ignore[call-overload]
         )
+        return ended
 
     def make(self) -> None:
         options = ["-A", "trust", "-U", "ottla", "-E", "UTF8", "--no-sync"]
