@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ottla.config.topic import TopicConfig
@@ -53,11 +53,13 @@ class Claims:
         """The logs of the claims that last."""
         return self._logs
 
+    def has(self, ref: PartitionRef) -> bool:
+        """Whether a partition is claimed and of use, or is about to be."""
+        return any(ref in known for known in (self._logs, self._held, self._opening, self._opened))
+
     def has_ended(self, holder: Holder) -> bool:
         """Whether a claim of this session was closed or has failed, so that the next use needs another one."""
-        return holder.session == self._session.id and not any(
-            holder.ref in known for known in (self._logs, self._held, self._opening, self._opened)
-        )
+        return holder.session == self._session.id and not self.has(holder.ref)
 
     # Claiming and releasing in bulk.
 
@@ -209,6 +211,7 @@ class Claims:
                 self._parts.options,
             )
             self.deleted(namesakes)
+            self._holders.tell_deleted(namesakes)
 
     # The ends of claims.
 
@@ -218,8 +221,8 @@ class Claims:
             del self._logs[log.ref]
         self._ends[log.ref] = max(self._ends.get(log.ref, 0), log.settled_offset)
 
-    def deleted(self, refs: Iterable[PartitionRef]) -> None:
-        """Partitions were deleted: nothing of them is left."""
+    def deleted(self, refs: Sequence[PartitionRef]) -> None:
+        """Partitions were or will be deleted: nothing of them is of use. Followers of the holders are told later."""
         for ref in refs:
             log = self._logs.get(ref)
             if log is not None:
@@ -227,7 +230,7 @@ class Claims:
             self._held.pop(ref, None)
             self._ends.pop(ref, None)
             self.least_epochs.pop(ref, None)
-        self._holders.deleted_here(list(refs))
+        self._holders.forget(refs)
 
     def _session_lost(self) -> None:
         """All claims of the session are over."""

@@ -57,10 +57,13 @@ class Holders:
         for follower in list(self.followers):
             follower(changed, ())
 
-    def deleted_here(self, refs: Sequence[PartitionRef]) -> None:
-        """This process has deleted partitions."""
+    def forget(self, refs: Sequence[PartitionRef]) -> None:
+        """This process deletes partitions."""
         for ref in refs:
             self._forget(ref)
+
+    def tell_deleted(self, refs: Sequence[PartitionRef]) -> None:
+        """Tells the followers of partitions that were deleted."""
         for follower in list(self.followers):
             follower((), refs)
 

@@ -17,6 +17,7 @@ from ottla.ports import PartitionRef, StorageError
 from ottla.storage.shared.collection import collect_garbage
 from ottla.storage.shared.log.consolidation import (
     MAX_SEGMENT_BYTES,
+    Consolidated,
     Rewrite,
     read_group,
     read_tail,
@@ -37,6 +38,7 @@ LOGS_PER_ROUND: Final = 500
 TURN_TASK: Final = "turn_tail"
 TURN_PAUSE_MS: Final = 30_000
 COLLECT_PAUSE_MS: Final = 60_000
+REST_MS: Final = 60_000
 
 
 class Housekeeping:
@@ -46,12 +48,16 @@ class Housekeeping:
         self._parts = parts
         self._logs = logs
         self._running: asyncio.Task[None] | None = None
+        self._now_ms = 0
+        self._resting: dict[int, int] = {}  # by partition id: until when its tail is left alone
         self._next_turn_ms = 0
         self._next_collection_ms = 0
         self._is_closed = False
 
     def tick(self, now_ms: int) -> None:
         """Begins a round, unless one runs."""
+        self._now_ms = now_ms
+        self._resting = {key: until for key, until in self._resting.items() if until > now_ms}
         if self._running is None and not self._is_closed:
             self._running = asyncio.get_running_loop().create_task(self._round(now_ms))
 
@@ -115,7 +121,7 @@ class Housekeeping:
                 if log.replacing.locked() or not log.is_open:
                     continue
                 await locked.enter_async_context(log.replacing)
-                segments = await read_tail(log, log.settled_offset, room_bytes)
+                segments = await self._read_tail(log, room_bytes)
                 if segments:
                     rewrites.append(Rewrite(log, segments))
                     room_bytes -= sum(segment.size_bytes for segment in segments)
@@ -125,6 +131,21 @@ class Housekeeping:
         self._parts.metrics.consolidated_logs += accepted
         await self._merge([each.log for each in rewrites])
         return accepted > 0 and (room_bytes <= 0 or len(due) == LOGS_PER_ROUND)
+
+    async def _read_tail(self, log: SharedLog, max_bytes: int) -> Sequence[Consolidated]:
+        """The oldest rows; a log that cannot be read is left alone for a while, and holds up no other."""
+        try:
+            return await read_tail(log, log.settled_offset, max_bytes)
+        except StorageError as error:
+            self._resting[log.partition_id] = self._now_ms + REST_MS
+            logger.warning(
+                "storage_tail_unreadable",
+                "the tail of partition %(topic)s-%(partition)d cannot be rewritten: %(reason)s",
+                topic=log.ref.topic,
+                partition=log.ref.partition,
+                reason=str(error),
+            )
+            return ()
 
     async def _merge(self, logs: Sequence[SharedLog]) -> None:
         """Merges small stored segments of logs that have got another one."""
@@ -152,6 +173,8 @@ class Housekeeping:
     def _first_due(self, log: SharedLog) -> Run | None:
         """The oldest row of the tail of a log that is to be rewritten now."""
         if log.replacement is not None or log.replacing.locked() or not log.is_open:
+            return None
+        if self._now_ms < self._resting.get(log.partition_id, 0):
             return None
         rows = [run for run in log.runs.rows() if run.end_offset <= log.settled_offset]
         if not rows:

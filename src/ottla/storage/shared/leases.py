@@ -91,7 +91,8 @@ class SharedLeases:
         await self._session.describe(described)
 
     async def claim(self, refs: Sequence[PartitionRef]) -> None:
-        await self._claims.claim_all(refs)
+        # A second claim would get a new epoch, and end the first.
+        await self._claims.claim_all([ref for ref in refs if not self._claims.has(ref)])
 
     async def release(self, wanted: Mapping[PartitionRef, int | None]) -> None:
         await self._claims.release(wanted)

@@ -12,6 +12,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from ottla.events import EventLog
 from ottla.ports import FencedError, StorageError
@@ -30,6 +31,9 @@ from ottla.storage.shared.sequencer.records import (
 from ottla.storage.shared.sequencer.sequencer import Sequencer
 
 logger = EventLog(__name__)
+
+# While the last session has ended, and the next has not begun.
+_NO_SESSION: Final = uuid.UUID(int=0)
 
 
 class Session:
@@ -142,7 +146,7 @@ class Session:
         loop = asyncio.get_running_loop()
         pause_seconds = self._options.first_retry_seconds
         while not self._is_ended:
-            if await self.beat():
+            if await self._beat_safely():
                 pause_seconds = self._options.first_retry_seconds
                 timer = loop.call_later(self._options.heartbeat_seconds, self._wake.set)
                 try:
@@ -152,6 +156,14 @@ class Session:
             else:
                 await asyncio.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, self._options.last_retry_seconds)
+
+    async def _beat_safely(self) -> bool:
+        """A bug in what follows a heartbeat must not end the lease."""
+        try:
+            return await self.beat()
+        except Exception as error:
+            logger.bug("heartbeat_impossible", "a heartbeat has failed", error)
+            return False
 
     async def _listen(self) -> None:
         """Asks at once for what another broker has changed; heartbeats find what notifications miss."""
@@ -228,15 +240,17 @@ class Session:
 
     async def _begin_again(self) -> None:
         """The sequencer has ended the session: its claims are over, and the broker registers anew."""
-        self._deadline = float("-inf")
-        self._reserved.clear()
-        self._metrics.lost_sessions += 1
-        logger.warning(
-            "session_lost",
-            "node %(node_id)d was away for so long that its session has ended: it claims its partitions anew",
-            node_id=self.node_id,
-        )
-        _call(self.lost)
+        if self.id != _NO_SESSION:
+            self.id = _NO_SESSION
+            self._deadline = float("-inf")
+            self._reserved.clear()
+            self._metrics.lost_sessions += 1
+            logger.warning(
+                "session_lost",
+                "node %(node_id)d was away for so long that its session has ended: it claims its partitions anew",
+                node_id=self.node_id,
+            )
+            _call(self.lost)
         began = self._clock()
         try:
             made = await self._sequencer.register(self._broker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from ottla.config.topic import TopicConfig
@@ -45,6 +46,7 @@ from ottla.storage.shared.write.uploads import Uploads
 
 logger = EventLog(__name__)
 
+DELETIONS_PER_CALL: Final = 500
 # Of a partition that was never claimed.
 FIRST_EPOCH: Final = 1
 
@@ -68,7 +70,8 @@ class SharedStore:
         self.metrics = metrics
         self._options = options
         self._closing: asyncio.Future[None] | None = None
-        self._deletions: set[asyncio.Future[None]] = set()
+        self._doomed: dict[PartitionRef, None] = {}
+        self._deletion: asyncio.Future[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self._catalog = SharedCatalog(sequencer, session, catalog, options, self._deleted_all)
         self.holders = Holders(sequencer)
@@ -213,33 +216,46 @@ class SharedStore:
     def delete(self, ref: PartitionRef) -> None:
         """The next change of the catalog waits for it."""
         self._check_open()
-        is_known = self.holders.find(ref) is not None
         self.claims.deleted([ref])
         self._unclaimed.forget(ref)
-        if is_known:
-            deletion = asyncio.ensure_future(self._delete(ref))
-            self._deletions.add(deletion)
-            deletion.add_done_callback(self._deletions.discard)
+        # Also one that is not known here: another broker may have claimed it a moment ago.
+        self._doomed[ref] = None
+        if self._deletion is None:
+            self._deletion = asyncio.ensure_future(self._delete_doomed())
 
-    async def _delete(self, ref: PartitionRef) -> None:
+    async def _delete_doomed(self) -> None:
+        """Deletes what was asked for in the same turn, and meanwhile, in a few calls."""
         try:
-            await until_available(
-                lambda: self._sequencer.delete([ref]),
-                self._options.write_budget_seconds,
-                self._options,
-            )
+            await asyncio.sleep(0)
+            while self._doomed:
+                refs = list(self._doomed)[:DELETIONS_PER_CALL]
+                await until_available(
+                    partial(self._sequencer.delete, refs),
+                    self._options.write_budget_seconds,
+                    self._options,
+                )
+                for ref in refs:
+                    del self._doomed[ref]
+                self.holders.forget(refs)
+                self.holders.tell_deleted(refs)
         except StorageError as error:
             logger.error(
                 "topic_data_not_deleted",
                 "the data of the deleted topic %(topic)s is still there: %(reason)s",
-                topic=ref.topic,
+                topic=next(iter(self._doomed)).topic,
                 reason=str(error),
             )
-            raise
+        finally:
+            self._deletion = None
 
     async def _deleted_all(self) -> None:
-        while self._deletions:
-            await asyncio.gather(*self._deletions)
+        """Returns when deletions are durable; raises StorageError if they are not."""
+        if self._doomed and self._deletion is None:
+            self._deletion = asyncio.ensure_future(self._delete_doomed())
+        if self._deletion is not None:
+            await asyncio.wait([self._deletion])
+        if self._doomed:
+            raise StorageError("the data of deleted topics is still there")
 
     def sync_deletions(self) -> None:
         """The catalog waits for them itself."""

@@ -109,6 +109,45 @@ def test_a_partition_that_changes_to_objects_is_settled_in_order(play: Play) -> 
     play(scenario)
 
 
+def test_a_partition_that_is_always_in_flight_goes_over_to_objects(play: Play) -> None:
+    async def scenario(machine: Machine) -> None:
+        store, seam = await machine.broker("one")
+        log = await claimed(store)
+        held = seam.hold("append")
+        batches, waits = begin_append(log)
+        await asyncio.sleep(0.01)
+        for _ in range(400):
+            more, later = begin_append(log, body_bytes=939)
+            batches += more
+            waits += later
+        await asyncio.sleep(0.02)
+        assert machine.objects.stored
+        held.set()
+        await asyncio.gather(*waits)
+        assert await read_all(log) == joined(batches)
+        sizes = [row.run.size_bytes for row in machine.state.partitions[log.partition_id].rows]
+        assert len(sizes) == 3
+        assert sizes[1] <= QUICK.inline_flush_bytes
+        assert await read_all(await claimed(store)) == joined(batches)
+
+    play(scenario)
+
+
+def test_while_the_object_store_is_slow_more_goes_inline(play: Play) -> None:
+    async def scenario(machine: Machine) -> None:
+        store, _ = await machine.broker("one", replace(QUICK, slow_put_seconds=0.02))
+        stuck, other = await claimed(store), await claimed(store, ref_of(partition=1))
+        machine.objects.fault = slow = SlowPuts(100)
+        waits = begin_append(stuck, body_bytes=LARGE)[1]
+        await asyncio.sleep(0.05)
+        await append(other, 2, body_bytes=LARGE)
+        assert not waits[0].done()
+        slow.go.set()
+        await asyncio.gather(*waits)
+
+    play(scenario)
+
+
 def test_what_is_in_flight_to_objects_is_not_overtaken_inline(play: Play) -> None:
     async def scenario(machine: Machine) -> None:
         store, _ = await machine.broker("one", replace(QUICK, slow_put_seconds=10.0))

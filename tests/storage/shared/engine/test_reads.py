@@ -19,7 +19,7 @@ from tests.storage.shared.engine.brokers import (
 )
 from tests.storage.shared.engine.conftest import Play
 
-from ottla.ports import DamagedError, ReadPendingError, StorageUnavailableError
+from ottla.ports import DamagedError, ReadPendingError, StorageError, StorageUnavailableError
 from ottla.ports.futures import when_read
 from ottla.storage.shared.errors import ObjectsUnavailableError
 from ottla.storage.shared.log.consolidation import consolidate
@@ -265,5 +265,63 @@ def test_compaction_is_not_undone_by_a_rewrite_of_the_tail(play: Play) -> None:
             assert await read_all(log) == joined([batches[3], *batches[10:]])
             assert [info.base_offset for info in log.segments()] == [0, 10]
             log = await claimed(store)
+
+    play(scenario)
+
+
+def test_a_read_during_a_trim_of_everything_finds_no_damage(play: Play) -> None:
+    async def scenario(machine: Machine) -> None:
+        store, seam = await machine.broker("one")
+        await append(await claimed(store), 3)
+        log = await claimed(store)
+        held = seam.hold("read_runs")
+        with pytest.raises(ReadPendingError) as pending:
+            log.read(0, 1000, END)
+        await log.trim(3)
+        held.set()
+        await asyncio.wait_for(pending.value.done, 10)
+        assert log.read(0, 1000, END) == b""
+        assert log.is_open
+
+    play(scenario)
+
+
+def test_a_log_that_cannot_be_read_holds_up_no_other(play: Play) -> None:
+    async def scenario(machine: Machine) -> None:
+        store, _ = await machine.broker("one")
+        await append(await claimed(store), 1, body_bytes=LARGE)
+        machine.objects.stored.clear()
+        damaged, sound = await claimed(store), await claimed(store, ref_of(partition=1))
+        await append(sound, 3)
+        machine.clock.value_ms += 61_000
+        for _ in range(3):
+            store.tick(machine.clock.value_ms)
+            for _ in range(1000):
+                if store.metrics.consolidated_logs == 1:
+                    break
+                await asyncio.sleep(0.002)
+        assert len(sound.runs.rows()) == 0
+        assert len(damaged.runs.rows()) == 1
+
+    play(scenario)
+
+
+def test_deletions_are_one_call_and_the_catalog_waits_for_them(play: Play) -> None:
+    async def scenario(machine: Machine) -> None:
+        one, seam = await machine.broker("one")
+        two, other = await machine.broker("two")
+        log = await claimed(one)
+        other.hold("holders")
+        unseen = await claimed(one, ref_of(partition=1))
+        for number in range(3):
+            two.delete(ref_of(partition=number))
+        await asyncio.wait_for(two.catalog.commit({"deleted": True}, 0), 10)
+        assert other.calls["delete"] == 1
+        assert not machine.state.partitions
+        for each in (log, unseen):
+            with pytest.raises(StorageError):
+                await append(each)
+        assert seam.calls["delete"] == 0
+        other.held["holders"].set()
 
     play(scenario)

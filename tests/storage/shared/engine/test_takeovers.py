@@ -153,6 +153,9 @@ def test_a_broker_that_learns_of_a_takeover_gives_up_before_it_appends(play: Pla
             if not log.is_open:
                 break
             await asyncio.sleep(0.002)
+        holding = one.leases.holding(ref_of())
+        assert holding is not None
+        assert not holding.is_own
         with pytest.raises(FencedError):
             begin_append(log)
         assert one.metrics.lost_sessions == 1

@@ -81,6 +81,7 @@ class SharedLog:
             claimed.partition_id,
             f"partition {claimed.ref.topic}-{claimed.ref.partition}",
             parts.reads,
+            lambda: self._start_offset,
         )
         self._last: tuple[Lane, Part] | None = None
         self._is_closed = False
@@ -212,8 +213,10 @@ class SharedLog:
     def _part_for(self, size_bytes: int) -> tuple[Lane, Part]:
         """The part that batches at the end of the log go into."""
         last = self._last
-        if last is not None and last[1].is_open and not self._runs.is_rolled:
-            return last
+        if last is not None and last[1].is_open:
+            if not self._runs.is_rolled and self._parts.lanes.may_grow(self, last[0], size_bytes):
+                return last
+            last[1].is_open = False
         begins_segment = self._runs.is_rolled or not len(self._runs)
         lane, part = self._parts.lanes.begin(
             self,

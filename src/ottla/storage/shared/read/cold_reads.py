@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, NoReturn
 
 from ottla.ports import (
@@ -36,6 +36,9 @@ from ottla.storage.shared.sequencer.sequencer import Sequencer
 from ottla.storage.shared_future import SharedFuture, unwatched_future
 
 _AWAITED_SECONDS: Final = 5.0
+# A read that finds nothing where there were batches is tried again before that is called damage.
+_TRIM_TRIES: Final = 20
+_TRIM_SECONDS: Final = 0.05
 # The segments of a log whose marks stay in memory.
 _MARKS_KEPT: Final = 16
 
@@ -129,7 +132,11 @@ class ColdReads:
 class ColdLog:
     """The cached blocks of one log, and the loads that run."""
 
-    def __init__(self, partition_id: int, name: str, reads: ColdReads) -> None:
+    def __init__(
+        self, partition_id: int, name: str, reads: ColdReads, start_of: Callable[[], int]
+    ) -> None:
+        """`start_of` says where the log starts now."""
+        self._start_of = start_of
         self._partition_id = partition_id
         self._name = name
         self._reads = reads
@@ -254,11 +261,19 @@ class ColdLog:
         reads = self._reads
         budget = reads.options.read_budget_seconds
         wanted_bytes = max(max_bytes, reads.options.read_ahead_bytes)
-        runs = await until_available(
-            lambda: reads.sequencer.read_runs(self._partition_id, offset, wanted_bytes),
-            budget,
-            reads.options,
-        )
+        generation = self._generation
+        for _ in range(_TRIM_TRIES):
+            runs = await until_available(
+                lambda: reads.sequencer.read_runs(self._partition_id, offset, wanted_bytes),
+                budget,
+                reads.options,
+            )
+            if runs:
+                break
+            # A trim up to the end of the log, or a deletion, of which this process is told in a moment.
+            await asyncio.sleep(_TRIM_SECONDS)
+            if self._start_of() > offset or self._generation != generation:
+                return []
         if not runs:
             raise DamagedError(
                 f"{self._name} has no batches at offset {offset}, which were appended"

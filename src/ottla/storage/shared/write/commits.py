@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.events import EventLog
-from ottla.ports import DamagedError, FencedError, StorageError
+from ottla.ports import DamagedError, FencedError, StorageError, StorageFullError
 from ottla.storage.shared.engine_metrics import EngineMetrics, LaneMetrics
 from ottla.storage.shared.errors import SequencerUnavailableError
 from ottla.storage.shared.options import SharedOptions
@@ -82,6 +82,9 @@ class Commits:
         """Whether the parts were appended is unknown: their partitions have to be claimed anew."""
         if isinstance(error, SequencerUnavailableError):
             error = StorageError(f"whether the batches were appended is unknown: {error}")
+        elif isinstance(error, StorageFullError):
+            # What follows them in memory has no place any more.
+            error = StorageError(f"the batches were not appended: {error}")
         for each in placed:
             each.part.fail(type(error)(*error.args))
 

@@ -50,19 +50,24 @@ class Lanes:
             part.after = before[1].settled
         return lane, part
 
+    def may_grow(self, log: Writer, lane: Lane, size_bytes: int) -> bool:
+        """Whether more batches may go into the open part of a log; else it gets another, perhaps in the other lane."""
+        return lane is self._objects or self._goes_inline(log, size_bytes)
+
     def _choose(self, log: Writer, before: Lane | None, size_bytes: int) -> Lane:
-        if log.ref.topic in INTERNAL_TOPICS:
+        if before is not self._objects and self._goes_inline(log, size_bytes):
             return self._inline
-        if before is self._objects:
-            return self._objects
-        inline = self._inline
-        if inline.open_bytes + size_bytes <= self._options.inline_flush_bytes:
-            return inline
-        if self._objects.is_slow:
-            unsettled_bytes = self._metrics.inline.unsettled_bytes
-            if unsettled_bytes + size_bytes <= self._options.inline_unsettled_bytes:
-                return inline
-        return self._objects
+        return self._inline if log.ref.topic in INTERNAL_TOPICS else self._objects
+
+    def _goes_inline(self, log: Writer, size_bytes: int) -> bool:
+        if self._inline.open_bytes + size_bytes <= self._options.inline_flush_bytes:
+            return True
+        if log.ref.topic in INTERNAL_TOPICS:
+            return True
+        if not self._objects.is_slow:
+            return False
+        unsettled_bytes = self._metrics.inline.unsettled_bytes
+        return unsettled_bytes + size_bytes <= self._options.inline_unsettled_bytes
 
     async def drain(self) -> None:
         """Returns when everything appended so far is settled."""
