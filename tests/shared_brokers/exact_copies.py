@@ -8,16 +8,23 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer
 from tests.clients.transactions_seen import open_transactions
 from tests.faults.copier import QUICK
-from tests.faults.copies import GROUP_ID, SOURCE, TARGET, Work, problems, read_target
+from tests.faults.copies import (
+    SOURCE,
+    TARGET,
+    Work,
+    committed_offsets,
+    problems,
+    read_target,
+)
 from tests.faults.copying_run import NEW_PROTOCOL, OPTIONS, STALL_SECONDS, Figures, copiers
 from tests.shared_brokers.broker_processes import BrokerProcesses, wait_until
 
-ASK_SECONDS = 10.0
 FLUSH_SECONDS = 120.0
 QUEUE_RECORDS = 200_000
 # A killed broker stays away for so long, of which a lease of three seconds is some.
@@ -48,22 +55,20 @@ def prepare(brokers: BrokerProcesses, work: Work) -> None:
 
 
 class Progress:
-    """Where the group of the copiers goes on."""
+    """Where the group of the copiers goes on; every broker is asked, as librdkafka may lose a coordinator for good."""
 
     def __init__(self, brokers: BrokerProcesses, work: Work) -> None:
         self._work = work
-        self._asked = [TopicPartition(SOURCE, number) for number in range(work.partition_count)]
-        self._consumer = Consumer(
-            {"bootstrap.servers": brokers.servers, "group.id": GROUP_ID, **QUICK}
-        )
+        self._addresses = [f"127.0.0.1:{port}" for port in brokers.ports]
 
     def offsets(self) -> dict[int, int]:
         """Empty while no coordinator tells."""
-        try:
-            found = self._consumer.committed(self._asked, timeout=ASK_SECONDS)
-        except KafkaException:
-            return {}
-        return {each.partition: max(each.offset, 0) for each in found if each.error is None}
+        for address in self._addresses:
+            with suppress(OSError):
+                found = committed_offsets(address, self._work)
+                if found:
+                    return {number: max(offset, 0) for number, offset in found.items()}
+        return {}
 
     def wait_for(self, wanted: int) -> None:
         """Waits as long as there is progress."""
@@ -74,9 +79,6 @@ class Progress:
             stuck = f"stuck at {copied} of {self._work.total}"
             assert time.monotonic() - since < STALL_SECONDS, stuck
             time.sleep(0.05)
-
-    def close(self) -> None:
-        self._consumer.close()
 
 
 class Killer:
@@ -145,7 +147,6 @@ def run(
     assert progress.offsets() == dict.fromkeys(
         range(work.partition_count), work.records_per_partition
     )
-    progress.close()
     assert problems(read_target(brokers.servers, work, "read_committed"), work) == []
     written = read_target(brokers.servers, work, "read_uncommitted")
     figures.aborted_records = sum(map(len, written.values())) - work.total
