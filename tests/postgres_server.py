@@ -147,12 +147,26 @@ class StartedServer:
                 with suppress(ProcessLookupError):
                     os.kill(each, signal.SIGKILL)
             self._process.wait()
+            # A server does not start while one of the last one's processes has its memory.
+            deadline = time.monotonic() + START_SECONDS
+            while any(_is_running(int(each)) for each in children):
+                in_time(deadline, "processes of PostgreSQL do not end")
+                time.sleep(0.01)
 
     def crash(self) -> None:
         """Ends at once, with all its processes, and without a clean stop."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait()
+
+
+def _is_running(pid: int) -> bool:
+    """Whether there is such a process, dead ones that nobody has waited for left aside."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return state.rpartition(")")[2].split()[0] != "Z"
 
 
 @contextmanager

@@ -32,10 +32,15 @@ class ServeProcess:
         self.address = ""
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self, *arguments: str, engine: Sequence[str] | None = None) -> None:
+    def start(
+        self,
+        *arguments: str,
+        engine: Sequence[str] | None = None,
+        listen: str = "127.0.0.1:0",
+    ) -> None:
         """Starts and waits until clients can connect."""
         where = ["--data", str(self.data)] if engine is None else list(engine)
-        self._process = self._run("--listen", "127.0.0.1:0", *where, *arguments)
+        self._process = self._run("--listen", listen, *where, *arguments)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line.startswith("listening on "), self.log

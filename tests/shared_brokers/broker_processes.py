@@ -42,12 +42,12 @@ class BrokerProcesses:
     def servers(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
-    def start(self, number: int, *arguments: str) -> None:
+    def start(self, number: int, *arguments: str, protocol: str = "PLAINTEXT") -> None:
         engine = ["--storage", self._urls.storage]
         if self._urls.objects is not None:
             engine += ["--objects", self._urls.objects]
-        listen = ["--listen", f"127.0.0.1:{self.ports[number]}"]
-        self.processes[number].start(*listen, *arguments, engine=engine)
+        listen = f"{protocol}://127.0.0.1:{self.ports[number]}"
+        self.processes[number].start(*arguments, engine=engine, listen=listen)
 
     def start_all(self, *arguments: str) -> None:
         with ThreadPoolExecutor() as threads:

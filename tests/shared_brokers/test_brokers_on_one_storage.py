@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import time
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -202,3 +204,26 @@ def test_options_of_shared_brokers_have_an_effect(storage_url: str, tmp_path: Pa
 def test_options_of_shared_brokers_are_refused_without_a_storage(name: str) -> None:
     with pytest.raises(ottla.ConfigError, match="no effect without --storage"):
         ottla.Broker({name: "127.0.0.1:0"})
+
+
+@pytest.mark.long
+def test_the_registry_of_a_broker_reaches_the_others_without_a_login(
+    storage_url: str, tmp_path: Path
+) -> None:
+    """Clients have to log in; the registry of a broker's own process does not, whichever broker leads its topic."""
+    brokers = BrokerProcesses(tmp_path, make_storage(storage_url), 2)
+    ports = free_ports(2)
+    try:
+        for number, port in enumerate(ports):
+            arguments = ["--user", "alice:secret", "--registry", f"127.0.0.1:{port}"]
+            brokers.start(number, *arguments, protocol="SASL_PLAINTEXT")
+        subject = "/subjects/orders-value/versions"
+        schema = json.dumps({"schema": '{"type": "string"}'}).encode()
+        headers = {"Content-Type": "application/json"}
+        # One of the two is not the leader of the topic of schemas.
+        for port in ports:
+            url = f"http://127.0.0.1:{port}{subject}"
+            with urlopen(Request(url, schema, headers), timeout=60) as answer:
+                assert json.load(answer) == {"id": 1}
+    finally:
+        brokers.end()

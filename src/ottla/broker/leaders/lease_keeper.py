@@ -28,6 +28,8 @@ RELEASES_AT_ONCE: Final = 50
 BALANCE_AFTER_SECONDS: Final = 3.0
 # Changes come in crowds.
 GATHER_SECONDS: Final = 0.02
+# A client may have chosen other replicas, which moves nothing at once.
+BALANCE_CHECK_SECONDS: Final = 30.0
 # What has failed is tried again.
 CHECK_SECONDS: Final = 1.0
 
@@ -48,6 +50,9 @@ class LeaseKeeper:
         self._wishes: dict[PartitionRef, int] = {}
         self._live: frozenset[int] = frozenset()
         self._live_since = clock.monotonic_seconds()
+        # Whether nothing was to be done when that was looked at last.
+        self._is_balanced = False
+        self._next_check = 0.0
         # Called when brokers have come or gone, or are elsewhere.
         self.members_followed: Callable[[], None] = lambda: None
 
@@ -84,9 +89,9 @@ class LeaseKeeper:
         live = frozenset(each.node_id for each in self._leases.members() if each.is_live)
         if live != self._live:
             self._live, self._live_since = live, self._clock.monotonic_seconds()
+            self._changed.set()
         self._leaders.members_changed()
         self.members_followed()
-        self._changed.set()
 
     def _holdings_changed(self) -> None:
         """Gives up at once what another broker has taken."""
@@ -111,12 +116,17 @@ class LeaseKeeper:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_SECONDS):
                     await self._changed.wait()
-            await asyncio.sleep(GATHER_SECONDS)
+                await asyncio.sleep(GATHER_SECONDS)
+            now = self._clock.monotonic_seconds()
+            if not self._changed.is_set() and self._is_balanced and now < self._next_check:
+                continue
+            self._next_check = now + BALANCE_CHECK_SECONDS
             self._changed.clear()
+            self._is_balanced = False
             try:
                 await self._release_wished()
                 await self._claim_free()
-                await self._release_surplus()
+                self._is_balanced = await self._release_surplus()
             except StorageError as error:
                 logger.warning(
                     "leases_not_kept",
@@ -175,13 +185,14 @@ class LeaseKeeper:
         live = self._live
         await self._release_some({ref: node for ref, node in wishes.items() if node in live})
 
-    async def _release_surplus(self) -> None:
-        """Releases what others should lead, once brokers have stopped coming and going."""
-        now = self._clock.monotonic_seconds()
-        if now < self._live_since + BALANCE_AFTER_SECONDS or len(self._live) < 2:
-            return
+    async def _release_surplus(self) -> bool:
+        """Releases what others should lead, once brokers have stopped coming and going; True if there was nothing."""
         if not all(map(self._is_held, self._refs())):
-            return  # first everything gets a leader
+            return False  # first everything gets a leader
+        if len(self._live) < 2:
+            return True
+        if self._clock.monotonic_seconds() < self._live_since + BALANCE_AFTER_SECONDS:
+            return False
         targets = await self._targets()
         own_id = self._leases.node_id
         surplus: dict[PartitionRef, int] = {}
@@ -190,6 +201,7 @@ class LeaseKeeper:
             if target != own_id and self._is_own(ref):
                 surplus[ref] = target
         await self._release_some(surplus)
+        return not surplus
 
     async def _release_some(self, wanted: dict[PartitionRef, int]) -> None:
         for portion in _portions(list(wanted), RELEASES_AT_ONCE):

@@ -39,6 +39,10 @@ class LeasedLeaders:
         self.leases = leases
         self._members = members
         self._catalog = catalog
+        # As of the last change of members: responses with many partitions ask for them again and again.
+        self._known: list[int] = []
+        self._live: list[int] = []
+        self._racks: dict[int, str | None] = {}
         # Partitions that this node is about to release.
         self.leaving: set[PartitionRef] = set()
         # Called when partitions were created, and asked to have others lead some.
@@ -49,6 +53,10 @@ class LeasedLeaders:
 
     def members_changed(self) -> None:
         """Tells clients' side of the cluster which brokers there are."""
+        members = self.leases.members()
+        self._known = [each.node_id for each in members]
+        self._live = [each.node_id for each in members if each.is_live]
+        self._racks = {each.node_id: each.rack for each in members}
         self._members.register(
             BrokerRegistration(
                 each.node_id,
@@ -56,7 +64,7 @@ class LeasedLeaders:
                 {**each.addresses.advertised, **self._inside(each.node_id)},
                 each.is_live,
             )
-            for each in self.leases.members()
+            for each in members
             if each.node_id != self.leases.node_id
         )
 
@@ -67,18 +75,18 @@ class LeasedLeaders:
 
     @property
     def registered(self) -> Collection[int]:
-        return [each.node_id for each in self.leases.members()]
+        return self._known
 
     @property
     def placeable(self) -> list[int]:
-        return [each.node_id for each in self.leases.members() if each.is_live]
+        return list(self._live)
 
     @property
     def copies(self) -> int:
-        return max(1, len(self.placeable))
+        return max(1, len(self._live))
 
     def rack_of(self, node_id: int) -> str | None:
-        return next((each.rack for each in self.leases.members() if each.node_id == node_id), None)
+        return self._racks.get(node_id)
 
     def join(self, node: Member) -> None:
         assert node.node_id == self.leases.node_id
@@ -162,14 +170,14 @@ class LeasedLeaders:
 
     def _replicas(self, topic: Topic, partition: int, leader_id: int) -> list[int]:
         chosen = topic.assignments[partition] if partition < len(topic.assignments) else ()
-        known = sorted(self.registered)
-        first = partition % max(1, len(known))
+        known, live = self._known, self._live
+        first = partition % max(1, len(live))
         order = [
             *([leader_id] if leader_id != NO_LEADER else ()),
             *(node_id for node_id in chosen if node_id in known),
-            *self.placeable,
-            *known[first:],
-            *known[:first],
+            *live[first:],
+            *live[:first],
+            *known,
         ]
         return list(dict.fromkeys(order))[: topic.replication_factor]
 

@@ -6,6 +6,7 @@ They are as separate as brokers of several machines: nothing but the process is 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -31,6 +32,8 @@ class EmbeddedBrokers:
         self._brokers: dict[int, SharedBroker] = {}
         # How each broker was started, with the addresses that it then got.
         self._started: dict[int, BrokerSettings] = {}
+        # They keep the ports of killed brokers from others.
+        self._reserved: dict[int, list[socket.socket]] = {}
         self._changing = asyncio.Lock()
 
     # Starting and stopping.
@@ -73,6 +76,8 @@ class EmbeddedBrokers:
     async def stop(self) -> None:
         """Stops all brokers cleanly."""
         async with self._changing:
+            for node_id in list(self._reserved):
+                self._release_ports(node_id)
             brokers, self._brokers = self._brokers, {}
             await asyncio.gather(*(each.stop() for each in brokers.values()))
 
@@ -82,6 +87,7 @@ class EmbeddedBrokers:
             broker = self._find(node_id)
             del self._brokers[node_id]
             await broker.kill()
+            self._reserved[node_id] = broker.take_reserved_ports()
 
     async def start_node(self, node_id: int) -> None:
         """Starts a broker that was killed, at the address that it had."""
@@ -91,7 +97,12 @@ class EmbeddedBrokers:
             if node_id not in self._started:
                 known = ", ".join(map(str, sorted(self._started)))
                 raise OttlaError(f"there is no node {node_id}: the nodes are {known}")
+            self._release_ports(node_id)
             await self._begin(self._started[node_id])
+
+    def _release_ports(self, node_id: int) -> None:
+        for each in self._reserved.pop(node_id, ()):
+            each.close()
 
     def _find(self, node_id: int) -> SharedBroker:
         broker = self._brokers.get(node_id)

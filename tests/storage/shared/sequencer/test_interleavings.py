@@ -198,6 +198,26 @@ def test_a_repetition_behind_a_takeover_is_already(postgres: Place) -> None:
     postgres.play(story)
 
 
+def test_a_lane_is_free_after_a_call_was_cancelled(postgres: Place) -> None:
+    async def story(backend: PostgresBackend) -> None:
+        brokers = Brokers(backend)
+        claimed = await brokers.start()
+        flush, parts = uuid.uuid4(), [part(claimed, 0)]
+        async with uncommitted(backend) as first:
+            await first.sequencer.save_cleaned_offset(claimed.partition_id, 1, 0)
+            append = await waiting(backend, outcomes(brokers.one, brokers.a, flush, parts))
+            append.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await append
+            await first.commit()
+        # Whether the server went on with it is unknown, as after a lost answer; the repetition says it.
+        assert await outcomes(brokers.one, brokers.a, flush, parts) in ([OK], [ALREADY])
+        ends = await brokers.one.ends([claimed.partition_id])
+        assert ends[claimed.partition_id].end_offset == 1
+
+    postgres.play(story)
+
+
 def test_an_append_and_the_collection_agree_about_an_object(postgres: Place) -> None:
     async def story(backend: PostgresBackend) -> None:
         brokers = Brokers(backend)
@@ -364,6 +384,20 @@ def test_two_claims_of_a_new_partition_give_two_epochs(postgres: Place) -> None:
             second = await waiting(backend, brokers.two.claim(brokers.b, new, 0))
             await first.commit()
             assert claimed.epoch == 1
+            assert list(await second) == [NotClaimed.HELD]
+
+    postgres.play(story)
+
+
+def test_a_released_partition_goes_to_one_of_two_claims(postgres: Place) -> None:
+    async def story(backend: PostgresBackend) -> None:
+        brokers = Brokers(backend)
+        claimed = await brokers.start()
+        await brokers.one.release(brokers.a, {claimed.partition_id: None})
+        async with uncommitted(backend) as first:
+            await claim_all(first.sequencer, brokers.a, refs(1))
+            second = await waiting(backend, brokers.two.claim(brokers.b, refs(1), 0))
+            await first.commit()
             assert list(await second) == [NotClaimed.HELD]
 
     postgres.play(story)

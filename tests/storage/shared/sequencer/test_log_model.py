@@ -69,7 +69,7 @@ class Consolidate(NamedTuple):
     broker: int
     partition: int
     first: int
-    count: int
+    run_count: int
 
 
 class Turn(NamedTuple):
@@ -231,7 +231,7 @@ class Game:
     async def _consolidate(self, step: Consolidate) -> None:
         belief = self.beliefs[step.broker].get(step.partition)
         log = self.logs[step.partition]
-        chosen = log.runs[step.first : step.first + step.count]
+        chosen = log.runs[step.first : step.first + step.run_count]
         if belief is None or not chosen:
             return
         first, last = chosen[0][0], chosen[-1][1]

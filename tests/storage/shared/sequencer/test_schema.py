@@ -160,7 +160,7 @@ def test_an_upgrade_that_fails_changes_nothing(
 
 
 def test_all_sql_files_are_used() -> None:
-    folder = schema._folder()
+    folder = schema.sql_folder()
     steps = {each.name for each in (folder / "steps").iterdir()}
     assert steps == {step.file for step in schema.STEPS}
     assert {each.name for each in (folder / "functions").iterdir()} == set(schema.FUNCTIONS)

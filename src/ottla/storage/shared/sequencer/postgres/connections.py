@@ -7,7 +7,7 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
 
 import asyncpg
@@ -45,14 +45,14 @@ class Database:
 
     def __init__(self, url: DatabaseUrl) -> None:
         self.url = url
-        self._takes_settings = True  # pgbouncer refuses most settings in the first packet
+        self._is_pooled: bool | None = None  # None before the first connection
         self._failures = 0
         self._retry_at = 0.0
 
     @property
     def is_pooled(self) -> bool:
-        """Whether a pooler is between that may give each transaction another session: it loses notifications."""
-        return not self._takes_settings
+        """Whether a pooler is between, as pgbouncer, which may give each transaction another session of the server."""
+        return bool(self._is_pooled)
 
     async def connect(self) -> Any:
         """A connection of asyncpg, checked; after a failure the next try waits, longer each time."""
@@ -71,14 +71,13 @@ class Database:
         return connection
 
     async def _connect_once(self) -> Any:
+        for parameter, file in self.url.files:
+            if not os.path.isfile(file):
+                raise StorageError(f"{self.url}: {parameter}: there is no file {file}")
         try:
-            try:
-                connection = await self._open()
-            except asyncpg.PostgresError as error:
-                if not self._takes_settings or "startup parameter" not in str(error):
-                    raise
-                self._takes_settings = False
-                connection = await self._open()
+            if self._is_pooled is None:
+                self._is_pooled = await self._finds_pooler()
+            connection = await self._open(self._is_pooled)
         except Exception as error:
             raise self.error_of(error, "cannot connect") from error
         try:
@@ -90,17 +89,34 @@ class Database:
             raise self.error_of(error, "cannot connect") from error
         return connection
 
-    async def _open(self) -> Any:
-        options: dict[str, object] = {}
-        if self._takes_settings:
+    async def _finds_pooler(self) -> bool:
+        """A pooler refuses most settings in the first packet, or ignores them and gives another process id."""
+        try:
+            connection = await self._open(False, statement_cache_size=0)
+        except asyncpg.PostgresError as error:
+            if "startup parameter" in str(error):
+                return True
+            raise
+        try:
+            async with connection.transaction():
+                backend = await connection.fetchval("SELECT pg_backend_pid()")
+            return bool(backend != connection.get_server_pid())
+        finally:
+            connection.terminate()
+
+    async def _open(self, is_pooled: bool, **options: object) -> Any:
+        if is_pooled:
+            # A statement that is prepared for one transaction is not there in the next.
+            options["statement_cache_size"] = 0
+        else:
             options["server_settings"] = {
                 "statement_timeout": str(int(STATEMENT_TIMEOUT_SECONDS * 1000)),
                 "idle_in_transaction_session_timeout": "60000",
                 "default_transaction_isolation": "read committed",
                 "jit": "off",
             }
-        if not self.url.has_session_attributes and "PGTARGETSESSIONATTRS" not in os.environ:
-            options["target_session_attrs"] = "read-write"
+            if not self.url.has_session_attributes and "PGTARGETSESSIONATTRS" not in os.environ:
+                options["target_session_attrs"] = "read-write"
         return await asyncpg.connect(
             self.url.dsn,
             timeout=self.url.connect_timeout_seconds,
@@ -110,21 +126,22 @@ class Database:
         )
 
     async def _check(self, connection: Any) -> None:
-        """Refuses what would lose acknowledged records."""
-        fsync, backend, version = await connection.fetchrow(
-            "SELECT current_setting('fsync'), pg_backend_pid(),"
-            " current_setting('server_version_num')::integer"
-        )
+        """Refuses what would lose acknowledged records, and a server that takes no writes."""
+        async with connection.transaction():
+            fsync, read_only, version = await connection.fetchrow(
+                "SELECT current_setting('fsync'), current_setting('transaction_read_only'),"
+                " current_setting('server_version_num')::integer"
+            )
         if fsync != "on":
             raise StorageError(
                 f"{self.url}: the server runs with fsync=off and would lose records when its machine stops; turn it on"
             )
+        if read_only != "off":
+            raise SequencerUnavailableError(f"{self.url}: the server takes no writes")
         if version < MIN_SERVER_VERSION * 10_000:
             raise StorageError(
                 f"{self.url}: the server is PostgreSQL {version // 10_000}; {MIN_SERVER_VERSION} or later is needed"
             )
-        if backend != connection.get_server_pid():
-            self._takes_settings = False  # a pooler that ignores settings
 
     def error_of(self, error: Exception, what: str) -> StorageError:
         """The error to raise for one of asyncpg or of the system, in one line."""
@@ -169,11 +186,26 @@ class Lane:
         async with self._turn:
             connection = await self._connected()
             try:
-                rows: Sequence[Any] = await connection.fetch(sql, *arguments)
+                rows = await self._execute(connection, sql, arguments)
+            except asyncio.CancelledError:
+                # The server may be out of reach, and asyncpg would wait for it to confirm the cancellation.
+                self._drop()
+                raise
             except Exception as error:
                 self._drop_if_broken(error)
                 raise self._database.error_of(error, "the call failed") from error
             return rows
+
+    async def _execute(
+        self, connection: Any, sql: str, arguments: Sequence[object]
+    ) -> Sequence[Any]:
+        if not self._database.is_pooled:
+            rows: Sequence[Any] = await connection.fetch(sql, *arguments)
+            return rows
+        # Between preparing and executing a statement a pooler may change the server's session, but for a transaction.
+        async with connection.transaction():
+            rows = await connection.fetch(sql, *arguments)
+        return rows
 
     async def fetch_again(self, sql: str, *arguments: object) -> Sequence[Any]:
         """As `fetch` of something that changes nothing: a second time if the connection was lost meanwhile."""
@@ -198,6 +230,9 @@ class Lane:
             _ENDS_CONNECTION
         ):
             return
+        self._drop()
+
+    def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()
@@ -234,7 +269,7 @@ LISTEN_CHECK_SECONDS: Final = 10.0
 LOST: Final = "lost"
 
 
-async def listen(database: Database, channel: str) -> AsyncIterator[str]:
+async def listen(database: Database, channel: str) -> AsyncGenerator[str, None]:
     """Notifications of a channel; `lost` at the beginning, and whenever the connection was lost.
 
     It ends where a pooler loses them.

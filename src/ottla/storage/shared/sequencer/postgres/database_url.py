@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from ottla.errors import ConfigError
 
@@ -15,6 +15,7 @@ DEFAULT_CONNECT_TIMEOUT_SECONDS: Final = 5.0
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,49}")
 _OWN: Final = ("schema", "connect_timeout")
 _SECRET: Final = ("password", "sslpassword")
+_FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile")
 # What asyncpg knows of libpq's parameters, and what it hands to the server.
 _KNOWN: Final = frozenset(
     (
@@ -53,6 +54,7 @@ class DatabaseUrl:
     connect_timeout_seconds: float
     masked: str
     has_session_attributes: bool  # whether it says which of several servers will do
+    files: tuple[tuple[str, str], ...]  # that it names, by parameter
 
     def __str__(self) -> str:
         return self.masked
@@ -87,20 +89,18 @@ def parse_database_url(text: str) -> DatabaseUrl:
         )
     passed_on = [(name, value) for name, value in parameters if name not in _OWN]
     return DatabaseUrl(
-        dsn=urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(passed_on), "")),
+        dsn=_joined(parts, parts.netloc, urlencode(passed_on)),
         schema=schema,
         connect_timeout_seconds=_timeout(own.get("connect_timeout")),
-        masked=urlunsplit(
-            (
-                parts.scheme,
-                _masked_netloc(parts.netloc),
-                parts.path,
-                _masked_query(parameters),
-                "",
-            )
-        ),
+        masked=_joined(parts, _masked_netloc(parts.netloc), _masked_query(parameters)),
         has_session_attributes="target_session_attrs" in own,
+        files=tuple((name, own[name]) for name in _FILES if own.get(name)),
     )
+
+
+def _joined(parts: SplitResult, netloc: str, query: str) -> str:
+    """With the two slashes also where there is no host; urlunsplit leaves them out."""
+    return f"{parts.scheme}://{netloc}{parts.path}{'?' if query else ''}{query}"
 
 
 def _timeout(value: str | None) -> float:

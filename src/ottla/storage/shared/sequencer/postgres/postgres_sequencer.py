@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -50,6 +51,8 @@ from ottla.storage.shared.sequencer.records import (
 
 READERS: Final = 4
 POLL_SECONDS: Final = 1.0
+
+_POLLED: Final = ("catalog", "holders", "applied")
 
 _OUTCOMES: Final = (
     AppendOutcome.OK,
@@ -266,26 +269,31 @@ class PostgresSequencer:
         return self._notifications()
 
     async def _notifications(self) -> AsyncIterator[str]:
-        async for news in listen(self._database, f"ottla:{self._database.url.schema}"):
-            yield news
+        heard = listen(self._database, f"ottla:{self._database.url.schema}")
+        async with contextlib.aclosing(heard):
+            async for news in heard:
+                yield news
         async for news in self._polled_changes():
             yield news
 
     async def _polled_changes(self) -> AsyncIterator[str]:
-        """Poolers lose notifications: asks once a second."""
-        yield LOST
-        known: Sequence[Any] = ()
+        """Poolers lose notifications: asks once a second.
+
+        It has asked before it says `lost`: what the caller reads then is not older than what is compared later.
+        """
+        known: Sequence[Any] | None = None
         while True:
             try:
                 [row] = await self._rows(queries.REVISIONS)
             except SequencerUnavailableError:
-                yield LOST
+                known = None
                 continue
-            for name, before, after in zip(
-                ("catalog", "holders", "applied"), known, row, strict=False
-            ):
-                if before != after:
-                    yield name
+            if known is None:
+                yield LOST
+            else:
+                for name, before, after in zip(_POLLED, known, row, strict=True):
+                    if before != after:
+                        yield name
             known = tuple(row)
             await asyncio.sleep(POLL_SECONDS)
 

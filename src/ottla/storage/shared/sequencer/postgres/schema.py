@@ -153,17 +153,21 @@ async def _enter(connection: Any, url: DatabaseUrl) -> None:
     await connection.execute(f"SET LOCAL search_path = {url.quoted_schema}, pg_temp")
 
 
-def _folder() -> Traversable:
+def sql_folder() -> Traversable:
     return files(_SQL) / "sql"
+
+
+def sql_text(folder: str, name: str) -> str:
+    return (sql_folder() / folder / name).read_text("utf-8")
 
 
 async def _go_through(connection: Any, version: int) -> None:
     for step in STEPS:
         if step.version > version:
-            await connection.execute((_folder() / "steps" / step.file).read_text("utf-8"))
+            await connection.execute(sql_text("steps", step.file))
     await connection.execute(chunk_tables_sql())
     for name in FUNCTIONS:
-        await connection.execute((_folder() / "functions" / name).read_text("utf-8"))
+        await connection.execute(sql_text("functions", name))
     await connection.execute("UPDATE schema_version SET version = $1", VERSION)
     # Everybody may execute a new function, and these have the rights of the owner.
     await connection.execute(

@@ -54,7 +54,7 @@ BEGIN
         PERFORM refuse_ended_session();
     END IF;
     -- After an outage of the database all leases have ended, and the first that is back must not take everything.
-    IF v_now - greatest(v_own.steady_since, server_started_at()) >= v_own.lease_ms * interval '1 ms' THEN
+    IF greatest(v_own.steady_since, server_started_at()) + v_own.lease_ms * interval '1 ms' <= v_now THEN
         SELECT array_agg(session) INTO v_expired FROM brokers
             WHERE session IN (SELECT session FROM partitions WHERE id = ANY (v_ids))
             AND session <> p_session AND NOT ended AND expires_at <= v_now;
