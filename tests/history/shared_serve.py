@@ -11,7 +11,6 @@ to fetch what is no longer in memory.
 from __future__ import annotations
 
 import sys
-from functools import partial
 
 from tests.history.shared_mutants import SHARED_MUTANTS
 
@@ -41,9 +40,10 @@ BOUNDS = {
 
 
 def make_small() -> None:
-    SharedOptions(**OPTIONS)  # type: ignore[arg-type]  # names that are options
-    assert open_store.SharedOptions is SharedOptions
-    open_store.SharedOptions = partial(SharedOptions, **OPTIONS)  # type: ignore[misc, assignment, arg-type]
+    made = SharedOptions(**OPTIONS)  # type: ignore[arg-type]  # names that are options
+    name = "SharedOptions"
+    assert getattr(open_store, name) is SharedOptions
+    setattr(open_store, name, lambda: made)
     for module, bounds in BOUNDS.items():
         for name, value in bounds.items():
             assert hasattr(module, name)
