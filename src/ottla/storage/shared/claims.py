@@ -55,7 +55,10 @@ class Claims:
 
     def has(self, ref: PartitionRef) -> bool:
         """Whether a partition is claimed and of use, or is about to be."""
-        return any(ref in known for known in (self._logs, self._held, self._opening, self._opened))
+        if any(ref in known for known in (self._logs, self._held, self._opening)):
+            return True
+        opened = self._opened.get(ref)
+        return isinstance(opened, SharedLog) and opened.is_open
 
     def has_ended(self, holder: Holder) -> bool:
         """Whether a claim of this session was closed or has failed, so that the next use needs another one."""
@@ -74,6 +77,8 @@ class Claims:
                 log = self._logs.get(claimed.ref)
                 if log is not None:
                     log.fence()
+                # Why an earlier claim failed is of no interest any more.
+                self._opened.pop(claimed.ref, None)
                 self._held[claimed.ref] = claimed
         return found
 

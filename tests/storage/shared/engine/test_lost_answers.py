@@ -118,6 +118,24 @@ def test_an_outage_is_waited_out(play: Play) -> None:
     play(scenario)
 
 
+def test_without_reserved_objects_large_appends_wait(play: Play) -> None:
+    async def scenario(machine: Machine) -> None:
+        store, seam = await machine.broker("one", replace(QUICK, objects_reserved=2))
+        log = await claimed(store)
+        seam.lost_before["heartbeat"] = 1_000_000
+        batches = await append(log, 1, body_bytes=LARGE)
+        more, waits = begin_append(log, 3, body_bytes=2_000_000)
+        await asyncio.sleep(0.05)
+        later, late = begin_append(log, 3, body_bytes=2_000_000)
+        await asyncio.sleep(0.05)
+        assert not late[-1].done()
+        seam.lost_before.clear()
+        await asyncio.wait_for(asyncio.gather(*waits, *late), 10)
+        assert await read_all(log) == joined(batches + more + later)
+
+    play(scenario)
+
+
 def test_when_the_budget_has_ended_the_claim_is_over_and_the_next_one_knows(play: Play) -> None:
     async def scenario(machine: Machine) -> None:
         store, seam = await machine.broker("one", replace(QUICK, write_budget_seconds=0.02))

@@ -253,3 +253,23 @@ def test_partitions_are_claimed_and_released_in_bulk_with_a_successor(play: Play
         await append(await claimed(two, refs[7]))
 
     play(scenario)
+
+
+def test_a_claim_that_failed_or_was_lost_is_made_again(play: Play) -> None:
+    async def scenario(machine: Machine) -> None:
+        one, _ = await machine.broker("one")
+        two, _ = await machine.broker("two")
+        await claimed(one)
+        with pytest.raises(ClaimPendingError) as pending:
+            two.claim(ref_of(), CONFIG)
+        await pending.value.done  # it has failed, and nobody asks why
+        await one.leases.release({ref_of(): None})
+        await two.leases.claim([ref_of()])
+        holding = two.leases.holding(ref_of())
+        assert holding is not None
+        assert (holding.is_own, holding.epoch) == (True, 2)
+        await two.leases.claim([ref_of()])
+        assert two.leases.holding(ref_of()) == holding, "one that is held is not claimed again"
+        assert (await claimed(two)).epoch == 2
+
+    play(scenario)

@@ -87,7 +87,7 @@ DO $$ DECLARE each text; BEGIN
         PERFORM setval(each::regclass, 1, false);
     END LOOP;
 END $$;
-INSERT INTO "@".cluster (id) VALUES ('cluster');
+INSERT INTO "@".cluster (id) VALUES ('cluster-of-these-tests');
 INSERT INTO "@".node_ids (next) VALUES (1);
 INSERT INTO "@".catalog_state (revision, forgotten) VALUES (0, 0);
 INSERT INTO "@".holders_state (revision, forgotten) VALUES (0, 0);
@@ -106,7 +106,7 @@ class PostgresBackend:
         await connection.execute(_RESET.replace("@", self.url.schema))
 
     async def prepare(self) -> None:
-        await init(self.url, "cluster")
+        await init(self.url, "cluster-of-these-tests")
         # The server of the tests has just started, after which nobody may judge others for a while.
         await self.run(
             "CREATE OR REPLACE FUNCTION @.server_started_at() RETURNS timestamptz LANGUAGE sql"

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from ottla.ports import Buffer, StorageError
 from ottla.storage.shared.engine_metrics import EngineMetrics
-from ottla.storage.shared.errors import ObjectsUnavailableError
+from ottla.storage.shared.errors import ObjectsUnavailableError, SequencerUnavailableError
 from ottla.storage.shared.objects.object_format import ObjectWriter
 from ottla.storage.shared.objects.objects import Objects
 from ottla.storage.shared.objects.recent_latencies import RecentLatencies
@@ -77,7 +77,7 @@ class Uploads:
                 while True:
                     try:
                         return await self._put_hedged(runs)
-                    except ObjectsUnavailableError as error:
+                    except (ObjectsUnavailableError, SequencerUnavailableError) as error:
                         self._metrics.failed_puts += 1
                         if loop.time() - began > self._options.write_budget_seconds:
                             raise StorageError(f"the batches were not stored: {error}") from error
