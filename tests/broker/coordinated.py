@@ -23,6 +23,7 @@ from ottla.broker.coordination.machine_log import EventCodec
 from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.partitions.replay import replay
 from ottla.broker.partitions.shard import Shard
+from ottla.broker.partitions.unsettled_bytes import UnsettledBytes
 from ottla.config.topic import TopicConfig
 from ottla.core.group import records
 from ottla.core.group.machine import GroupMachine
@@ -72,7 +73,7 @@ class Bench:
     def claim(self) -> None:
         self.log = SlowLog(self.store.claim(ref_of(), TopicConfig()))
         replayed = replay(cast(PartitionLog, self.log), self.clock.now_ms())
-        self.shard = Shard(replayed, TopicConfig(), lambda shard: None)
+        self.shard = Shard(replayed, TopicConfig(), lambda shard: None, UnsettledBytes())
         self.start()
 
     def start(self) -> None:

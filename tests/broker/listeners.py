@@ -8,6 +8,7 @@ from typing import Any
 from ottla.broker.clock import SystemClock
 from ottla.broker.network.listener import Listener
 from ottla.broker.options import NodeOptions
+from ottla.broker.partitions.unsettled_bytes import UnsettledBytes
 from ottla.broker.security.connection_rates import ConnectionRates
 from ottla.broker.security.quotas import NodeQuotas
 from ottla.config.broker import BrokerConfig
@@ -29,5 +30,8 @@ def node_without_quotas() -> Any:
     options = NodeOptions(BrokerConfig(), Catalog({}))
     quotas = NodeQuotas(QuotaTable(), options, SystemClock(), Usage(TokenBucket))
     return SimpleNamespace(
-        quotas=quotas, connection_rates=ConnectionRates(options, quotas), options=options
+        unsettled=UnsettledBytes(),
+        quotas=quotas,
+        connection_rates=ConnectionRates(options, quotas),
+        options=options,
     )

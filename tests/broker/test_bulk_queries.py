@@ -9,9 +9,12 @@ import pytest
 from tests.broker.test_replay_in_slices import NOW_MS, batch, node_over, shard_of
 from tests.storage.batches import SteppingClock
 
+from ottla.broker.coordination import coordinators
 from ottla.broker.metrics import topic_extents
+from ottla.broker.partitions.compactor import PARTITIONS_PER_STEP as PARTITIONS_PASSED_OVER
+from ottla.broker.partitions.compactor import Compactor
 from ottla.broker.partitions.retention import PARTITIONS_PER_STEP, Retention
-from ottla.core.catalog import NewTopic
+from ottla.core.catalog import GROUPS_TOPIC, NewTopic
 from ottla.ports import PartitionRef
 from ottla.storage.memory import MemoryStore
 
@@ -24,6 +27,12 @@ class CountingStore(MemoryStore):
     def __init__(self, clock: SteppingClock) -> None:
         super().__init__(clock=clock)
         self.asked: list[int] = []
+
+        self.looked_at: list[int] = []
+
+    def has_data(self, ref: PartitionRef) -> bool:
+        self.looked_at.append(ref.partition)
+        return super().has_data(ref)
 
     def unclaimed(self, refs: Iterable[PartitionRef]):  # type: ignore[no-untyped-def]
         found = list(refs)
@@ -39,6 +48,38 @@ def test_retention_asks_once_for_many_topics() -> None:
         await Retention(node.cluster, node.options, node.partitions).apply()
         assert len(store.asked) == -(-(TOPICS + 1) // PARTITIONS_PER_STEP)
         assert sum(store.asked) == TOPICS + 1
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_of_very_many_partitions_is_looked_at_little_by_little() -> None:
+    partitions = 4 * coordinators.LOOKS + 7
+
+    async def scenario() -> None:
+        store = CountingStore(SteppingClock())
+        node = node_over(store)
+        config = {"cleanup.policy": "compact"}
+        node.topics.create([NewTopic(GROUPS_TOPIC, partitions, 1, {}, config)])
+        looked_at = set()
+        for _ in range(5):
+            store.looked_at.clear()
+            node.groups.load_soon()
+            assert len(store.looked_at) == coordinators.LOOKS
+            looked_at.update(store.looked_at)
+        assert looked_at == set(range(partitions))
+        # A partition with records is found, and its coordinator loaded.
+        shard_of(node, partitions - 1, topic=GROUPS_TOPIC)
+        for _ in range(5):
+            node.groups.load_soon()
+            await asyncio.sleep(0)
+        assert node.groups.loaded(partitions - 1) is not None
+        # The compactor lets requests be served in between.
+        turns = 0
+        cleaning = asyncio.ensure_future(Compactor(node).clean_all())
+        while not cleaning.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= partitions // PARTITIONS_PASSED_OVER
 
     asyncio.run(scenario())
 

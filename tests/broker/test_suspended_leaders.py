@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
@@ -30,7 +32,17 @@ from ottla.broker.cluster import Housekeeping
 from ottla.broker.runtime import BrokerSettings, RunningBroker
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
+from ottla.wire.compile import decode_message
+from ottla.wire.framing import frame_request
 from ottla.wire.messages.fetch import FetchResponse
+from ottla.wire.messages.join_group import JoinGroupResponse
+from ottla.wire.messages.sync_group import SyncGroupResponse
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 TOPIC = "orders"
 
@@ -132,3 +144,127 @@ def test_the_housekeeper_may_be_another_process(leased: LeasedBroker) -> None:
 
     on_loop(leased, begin)
     assert eventually(lambda: Housekeeping.DELETIONS in asked)
+
+
+def is_answered(connection: RawConnection, seconds: float) -> bool:
+    """Whether an answer comes in this time."""
+    return bool(select.select([connection.socket], [], [], seconds)[0])
+
+
+GROUP = "group"
+REBALANCE_TIMEOUT_MS = 700
+
+
+def enter_hastily(connection: RawConnection, group: str = GROUP) -> group_requests.Joined:
+    """The only member of a group, which others need not wait for long."""
+    group_requests.await_coordinator(connection, group)
+    return group_requests.enter(connection, group, rebalance_timeout_ms=REBALANCE_TIMEOUT_MS)
+
+
+def join_soon(connection: RawConnection, group: str = GROUP) -> None:
+    """Sends the JoinGroup of a second member, which waits for the first one."""
+    member_id = group_requests.new_member_id(connection, group)
+    connection.send(
+        group_requests.join_request(group, member_id, rebalance_timeout_ms=REBALANCE_TIMEOUT_MS), 9
+    )
+
+
+def test_a_rebalance_is_not_completed_after_the_lease(
+    leased: LeasedBroker, connection: RawConnection
+) -> None:
+    enter_hastily(connection)
+    with session_with(leased) as joining:
+        join_soon(joining)
+        assert not is_answered(joining, 0.1)
+        leased.lease.lasts = False
+        # No request comes in which the node would have noticed.
+        assert not is_answered(joining, 3 * REBALANCE_TIMEOUT_MS / 1000)
+        leased.lease.lasts = True
+        assert is_answered(joining, 30)
+        answer = joining.receive(JoinGroupResponse, 9)
+        assert (answer.error_code, answer.generation_id) == (ErrorCode.NONE, 2)
+
+
+def test_requests_that_wait_learn_that_another_node_has_taken_over(
+    leased: LeasedBroker, connection: RawConnection
+) -> None:
+    first = enter_hastily(connection)
+    with session_with(leased) as joining, session_with(leased) as following:
+        join_soon(following)
+        again = group_requests.join(
+            connection, GROUP, first.member_id, rebalance_timeout_ms=REBALANCE_TIMEOUT_MS
+        )
+        second = following.receive(JoinGroupResponse, 9)
+        assert (again.leader, second.generation_id) == (first.member_id, 2)
+        member = group_requests.Joined(GROUP, second.member_id, 2)
+        following.send(group_requests.sync_request(member), 5)  # waits for the leader's
+        enter_hastily(connection, "other")
+        join_soon(joining, "other")
+        assert not is_answered(following, 0.1)
+        assert not is_answered(joining, 0.1)
+        leased.lease.lasts = False
+
+        def take_over(running: RunningBroker) -> None:
+            partitions = running.node.partitions
+            for shard in partitions.open_shards():
+                if shard.log.ref.topic == running.node.groups.topic_name:
+                    partitions.resign_lost(shard.log.ref)
+
+        on_loop(leased, take_over)
+        synced = following.receive(SyncGroupResponse, 5)
+        joined = joining.receive(JoinGroupResponse, 9)
+        assert joined.error_code == ErrorCode.NOT_COORDINATOR
+        assert synced.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_other_nodes_write_no_markers_after_the_lease(
+    leased: LeasedBroker, connection: RawConnection
+) -> None:
+    """A link is asked for the lease as the connection of a client is."""
+    create(connection, TOPIC)
+    fill(connection, TOPIC, b"v")
+    ours, theirs = socket.socketpair()
+    ours.settimeout(30)
+    on_loop(leased, lambda running: running.server.links.accept(2, theirs))
+
+    def write(number: int) -> ErrorCode:
+        topics = [WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0])]
+        marker = WritableTxnMarker(
+            producer_id=7,
+            producer_epoch=0,
+            transaction_result=True,
+            topics=topics,
+            coordinator_epoch=0,
+        )
+        request = WriteTxnMarkersRequest(markers=[marker])
+        ours.sendall(frame_request(request, 1, number, None))
+        size = int.from_bytes(_receive(ours, 4), "big")
+        answer = decode_message(WriteTxnMarkersResponse, 1, _receive(ours, size), 5)
+        return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
+
+    with ours:
+        assert write(1) == ErrorCode.NONE
+        leased.lease.lasts = False
+        assert write(2) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        leased.lease.lasts = True
+        assert ask_offset(connection, TOPIC, LATEST).offset == 2, "one marker was written"
+        assert write(3) == ErrorCode.NONE
+
+
+def _receive(connected: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        received += connected.recv(size - len(received))
+    return received
+
+
+def test_nothing_is_opened_by_periodic_work_after_the_lease(leased: LeasedBroker) -> None:
+    def tick(running: RunningBroker) -> bool:
+        leased.lease.lasts = False
+        running.node.tick()
+        shard = running.node.partitions.shard(TOPIC, 0)
+        return shard is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    with session_with(leased) as connection:
+        create(connection, TOPIC)
+    assert on_loop(leased, tick)

@@ -11,6 +11,7 @@ from tests.storage.batches import SteppingClock, ref_of
 
 from ottla.broker.partitions.replay import replay
 from ottla.broker.partitions.shard import Appended, Shard
+from ottla.broker.partitions.unsettled_bytes import UnsettledBytes
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan, overlapping
 from ottla.core.append import Prepared, prepare
@@ -35,7 +36,7 @@ class Transactions:
 
     def restart(self) -> None:
         log = self.store.claim(ref_of(), CONFIG)
-        self.shard = Shard(replay(log, NOW_MS), CONFIG, lambda shard: None)
+        self.shard = Shard(replay(log, NOW_MS), CONFIG, lambda shard: None, UnsettledBytes())
 
     def send(self, producer_id: int, count: int) -> None:
         """A batch of an open transaction; producer 0 has none and what it sends counts at once."""

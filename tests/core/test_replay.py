@@ -10,6 +10,7 @@ from tests.storage.batches import SteppingClock, ref_of
 
 from ottla.broker.partitions.replay import Replay, replay
 from ottla.broker.partitions.shard import Appended, Shard
+from ottla.broker.partitions.unsettled_bytes import UnsettledBytes
 from ottla.config.topic import TopicConfig
 from ottla.core.append import Prepared, prepare
 from ottla.core.outcomes import Refused
@@ -33,7 +34,7 @@ class Restarting:
 
     def _claim(self) -> Shard:
         log = self.store.claim(ref_of(), CONFIG)
-        return Shard(replay(log, NOW_MS), CONFIG, lambda shard: None)
+        return Shard(replay(log, NOW_MS), CONFIG, lambda shard: None, UnsettledBytes())
 
     def restart(self) -> None:
         self.shard = self._claim()

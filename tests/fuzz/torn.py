@@ -15,6 +15,7 @@ from tests.storage.conftest import crash_copy
 
 from ottla.broker.partitions.replay import replay
 from ottla.broker.partitions.shard import Shard
+from ottla.broker.partitions.unsettled_bytes import UnsettledBytes
 from ottla.config.topic import TopicConfig
 from ottla.core.append import Prepared, prepare
 from ottla.core.outcomes import Refused
@@ -76,7 +77,9 @@ def _open(folder: Path) -> tuple[LocalStore, Shard]:
     store = open_local_store(folder, clock=clock)
     try:
         log = store.claim(ref_of(), CONFIG)
-        return store, Shard(replay(log, clock.now_ms()), CONFIG, lambda shard: None)
+        return store, Shard(
+            replay(log, clock.now_ms()), CONFIG, lambda shard: None, UnsettledBytes()
+        )
     except BaseException:
         store.close()
         raise

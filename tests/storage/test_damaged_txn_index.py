@@ -16,6 +16,7 @@ from tests.storage.conftest import Opener, crash_copy
 
 from ottla.broker.partitions.replay import replay
 from ottla.broker.partitions.shard import Appended, Shard
+from ottla.broker.partitions.unsettled_bytes import UnsettledBytes
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
 from ottla.ports import SaveTime, Snapshot
@@ -38,7 +39,7 @@ class Ledger:
     def __init__(self, store: LocalStore) -> None:
         self.store = store
         self.log = store.claim(ref_of(), CONFIG)
-        self.shard = Shard(replay(self.log, NOW_MS), CONFIG, lambda shard: None)
+        self.shard = Shard(replay(self.log, NOW_MS), CONFIG, lambda shard: None, UnsettledBytes())
         self._sequences = dict.fromkeys(range(PRODUCERS), 0)
 
     def send(self, producer_id: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from ottla.access import Operation, topic
@@ -15,6 +16,8 @@ from ottla.broker.loop.pause_aware_clock import Uptime
 from ottla.broker.members import address_for
 from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.led_partitions import LedPartitions
+from ottla.broker.partitions.unsettled_bytes import UnsettledBytes
+from ottla.broker.requests.answer_timeouts import AnswerTimeouts
 from ottla.broker.security.audit import AuditLog
 from ottla.broker.security.authorizer import Authorizer
 from ottla.broker.security.caller import Caller
@@ -51,13 +54,17 @@ class Node:
         )
         self.connection_rates = ConnectionRates(self.options, self.quotas)
         self.topics = Topics(cluster, self.options)
-        self.partitions = LedPartitions(self.node_id, cluster, self.options)
+        self.unsettled = UnsettledBytes()
+        self.answer_timeouts = AnswerTimeouts()
+        self.partitions = LedPartitions(self.node_id, cluster, self.options, self.unsettled)
         config = self.options.config
         self.sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
         self.telemetry = Telemetry(self.node_id, cluster, self.options)
         # Whether its metrics are served: only then are clients asked for theirs.
         self.has_metrics_page = False
-        self._may_lead = True
+        # Asked before requests and periodic work, where leadership is for a time: whether the lease lasts.
+        self.may_lead: Callable[[], bool] | None = None
+        self._is_suspended = False
         self.uptime = Uptime(cluster.clock.monotonic_seconds)
         self.patterns = SubscriptionPatterns(cluster.catalog, cluster.share, self._may_describe)
         self.groups = Coordinators(
@@ -67,6 +74,7 @@ class Node:
             partitions=self.partitions,
             options=self.options,
             uptime=self.uptime,
+            check_lease=self.check_lease,
             perform=self.patterns.search,
             prepare=partial(forget_deleted_topics, cluster.catalog),
         )
@@ -77,19 +85,20 @@ class Node:
             partitions=self.partitions,
             options=self.options,
             uptime=self.uptime,
+            check_lease=self.check_lease,
             perform=MarkerSender(self.node_id, cluster).send,
         )
 
-    def set_may_lead(self, may_lead: bool) -> None:
+    def check_lease(self) -> None:
         """Suspends all that only a leader or coordinator may do, when its lease has passed; or resumes it."""
-        if may_lead is self._may_lead:
+        if self.may_lead is None or self.may_lead() is not self._is_suspended:
             return
-        self._may_lead = may_lead
+        self._is_suspended = not self._is_suspended
         for part in (self.partitions, self.groups, self.transactions):
-            if may_lead:
-                part.resume()
-            else:
+            if self._is_suspended:
                 part.suspend()
+            else:
+                part.resume()
 
     def _may_describe(self, caller: object, topic_name: str) -> bool:
         """Whether a caller may know of a topic that its pattern matches."""
@@ -113,6 +122,7 @@ class Node:
     def tick(self) -> None:
         """Does the periodic work of the services; to be called about once a second."""
         self.uptime.now_ms()
+        self.check_lease()
         self.partitions.retry_offline()
         self.groups.load_soon()
         self.transactions.load_soon()

@@ -195,8 +195,8 @@ class RunningBroker:
         self._inherited = inherited
         # Called before a node handles the requests of a receive.
         self.before_requests: Callable[[], None] | None = None
-        # Asked before a node handles the requests of a receive, where leadership is for a time: whether its lease
-        # lasts. Otherwise only Fetch is answered.
+        # What nodes ask before they handle the requests of a receive (`Node.may_lead`): if the lease does not last,
+        # only Fetch is answered.
         self.may_lead: Callable[[], bool] | None = None
         self._instruments = instruments
         self.cluster = cluster
@@ -358,14 +358,15 @@ class RunningBroker:
         return server
 
     def _checks_before_requests(self, node: Node) -> Callable[[], None] | None:
-        before, may_lead = self.before_requests, self.may_lead
-        if may_lead is None:
+        before = self.before_requests
+        if self.may_lead is None:
             return before
+        node.may_lead = self.may_lead
 
         def check() -> None:
             if before is not None:
                 before()
-            node.set_may_lead(may_lead())
+            node.check_lease()
 
         return check
 

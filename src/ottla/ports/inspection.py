@@ -37,7 +37,10 @@ class Inspection(Protocol):
         ...
 
     def has_data(self, ref: PartitionRef) -> bool:
-        """Whether the partition has stored data; one that was never claimed has none."""
+        """Whether the partition has stored data; one that was never claimed has none.
+
+        Answered from memory or from local files: the broker asks about every partition that it leads, again and again.
+        """
         ...
 
     def unclaimed(

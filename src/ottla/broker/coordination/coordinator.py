@@ -91,6 +91,8 @@ class Settings(NamedTuple):
     rest: Callable[[Coordinator[Any]], None] = lambda coordinator: None
     # Called when every attempt would fail: the log contains a record that is not of this coordinator.
     give_up: Callable[[Coordinator[Any]], None] = lambda coordinator: None
+    # Whether it may decide now what no request asks for: not while another coordinator may do so.
+    may_decide: Callable[[], bool] = lambda: True
     # Called when the log is damaged.
     take_offline: Callable[[Coordinator[Any], DamagedError], None] = lambda coordinator, error: None
 
@@ -410,7 +412,7 @@ class Coordinator(Generic[M]):
 
     def _wake(self) -> None:
         self._alarm = self._alarm_ms = None
-        if not self.is_gone:
+        if not self.is_gone and self._settings.may_decide():
             self._take_turn()
 
     # Loading.

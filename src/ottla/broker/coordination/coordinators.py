@@ -38,6 +38,8 @@ MIN_REPLICAS = "min.insync.replicas"
 # The first and the longest wait before a coordinator is loaded again whose log could not be read or written.
 FIRST_REST_MS = 500
 LAST_REST_MS = 8000
+# The most partitions that `load_soon` looks at each time: a millisecond or two. Few topics have as many.
+LOOKS = 1000
 
 
 class Kind(NamedTuple, Generic[M]):
@@ -79,15 +81,20 @@ class Coordinators(Generic[M]):
         partitions: LedPartitions,
         options: NodeOptions,
         uptime: Uptime,
+        check_lease: Callable[[], None] = lambda: None,
         perform: Callable[[Coordinator[M], Any], None] = _no_effects,
         prepare: Callable[[Coordinator[M]], None] = lambda coordinator: None,
     ) -> None:
-        """`prepare` is called with every coordinator before its first request."""
+        """`prepare` is called with every coordinator before its first request.
+
+        `check_lease` calls `suspend` or `resume` if the lease of the node has passed or was renewed.
+        """
         self._cluster = cluster
         self._topics = topics
         self._partitions = partitions
         self._options = options
         self._uptime = uptime
+        self._check_lease = check_lease
         self._perform = perform
         self._prepare = prepare
         self._kind = kind
@@ -99,6 +106,7 @@ class Coordinators(Generic[M]):
         # Partitions whose log cannot be replayed, and the epoch of the claim in which that was found.
         self._failed: dict[int, int] = {}
         self._to_load: deque[int] = deque()
+        self._looked_at = 0  # where `load_soon` goes on
 
     @property
     def topic_name(self) -> str:
@@ -168,6 +176,13 @@ class Coordinators(Generic[M]):
 
     def resume(self) -> None:
         self._usable = self._loaded
+        # What has become due meanwhile.
+        asyncio.get_running_loop().call_soon(self.wake)
+
+    def _may_decide(self) -> bool:
+        # A process that stood still may get here first when it goes on.
+        self._check_lease()
+        return self._usable is self._loaded
 
     def _load(self, partition: int) -> Coordinator[M] | Refused:
         if self._usable is not self._loaded:
@@ -196,6 +211,7 @@ class Coordinators(Generic[M]):
             self._perform,
             self._rest,
             self._fail,
+            self._may_decide,
             self._take_offline,
         )
         made = Coordinator(shard, self._kind.machine(), settings, self._discard)
@@ -265,12 +281,18 @@ class Coordinators(Generic[M]):
 
         They are needed before the first request: only a coordinator notices that members are gone.
         """
-        if not self._to_load:
-            self._to_load.extend(
-                partition for partition in self._led() if partition not in self._loaded
-            )
-            if self._to_load:
-                asyncio.get_running_loop().call_soon(self._load_next)
+        topic = self.topic
+        if self._to_load or topic is None:
+            return
+        count = topic.partition_count
+        for partition in range(self._looked_at, self._looked_at + min(count, LOOKS)):
+            if partition % count not in self._loaded and self._partitions.leads_records_of(
+                topic, partition % count
+            ):
+                self._to_load.append(partition % count)
+        self._looked_at = (self._looked_at + LOOKS) % count if count > LOOKS else 0
+        if self._to_load:
+            asyncio.get_running_loop().call_soon(self._load_next)
 
     def _load_next(self) -> None:
         partition = self._to_load.popleft()

@@ -323,15 +323,16 @@ class ProduceSteps:
     async def _finish_prepared(self, response: ProduceResponse) -> ProduceResponse | NoReply:
         """Appends the batches that a thread prepares, then does the rest."""
         unprepared, self._unprepared = self._unprepared, []
-        for batch in unprepared:
-            prepared = await self._node.cluster.share.elsewhere(
-                prepare, batch.records, batch.config, self._now_ms, self._version
-            )
-            shard = self._same_shard(batch.partition, batch.topic_id)
-            if isinstance(shard, Refused):
-                refuse(batch.response, shard)
-            else:
-                self._append(shard, prepared, batch.response)
+        with self._node.unsettled.holding(sum(len(batch.records) for batch in unprepared)):
+            for batch in unprepared:
+                prepared = await self._node.cluster.share.elsewhere(
+                    prepare, batch.records, batch.config, self._now_ms, self._version
+                )
+                shard = self._same_shard(batch.partition, batch.topic_id)
+                if isinstance(shard, Refused):
+                    refuse(batch.response, shard)
+                else:
+                    self._append(shard, prepared, batch.response)
         return await _awaited(self.finish(response))
 
     def _same_shard(self, partition: TopicPartition, topic_id: UUID) -> Shard | Refused:
@@ -366,7 +367,10 @@ class ProduceSteps:
         self, confirmations: LaterConfirmations, response: ProduceResponse
     ) -> ProduceResponse | NoReply:
         """Appends the unverified batches when the coordinator has answered, then does the rest."""
-        self._append_verified(await confirmations())
+        held_bytes = sum(len(batch.prepared.data) for batch in self._unverified)
+        with self._node.unsettled.holding(held_bytes):
+            confirmed = await confirmations()
+        self._append_verified(confirmed)
         return await _awaited(self._answer(response))
 
     def _append_verified(self, confirmations: Confirmations) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from ottla.broker.cluster import Cluster
 from ottla.broker.internals.process_identity import IDENTITY
 from ottla.broker.loop.loop_monitor import LoopMonitor
+from ottla.broker.metrics import storage_metrics
 from ottla.broker.metrics.topic_extents import SLICE, TopicExtent, topic_extents
 from ottla.broker.network.server import Server
 from ottla.broker.node import Node
@@ -27,6 +28,7 @@ from ottla.core.txn.states import TxnState as TransactionState
 from ottla.errors import ErrorCode
 from ottla.exposition import Metric, Page, rendered_labels
 from ottla.records import kernel
+from ottla.storage.shared.store import SharedStore
 from ottla.version import VERSION
 
 # The number of topics with series of their own; the others share one, under a name that no topic can have.
@@ -53,6 +55,16 @@ DURATION = Metric(
 RECEIVED = Metric("ottla_received_bytes_total", "counter", "Bytes that clients sent.")
 SENT = Metric("ottla_sent_bytes_total", "counter", "Bytes that were sent to clients.")
 CONNECTIONS = Metric("ottla_connections", "gauge", "Connections that are open.")
+UNSETTLED = Metric(
+    "ottla_unsettled_bytes",
+    "gauge",
+    "Appended bytes that are not durable yet and not shown to readers.",
+)
+WAITING_PRODUCERS = Metric(
+    "ottla_connections_waiting_to_produce",
+    "gauge",
+    "Connections that are not read because 64 MiB of appended bytes are not durable yet.",
+)
 ACCEPTED = Metric("ottla_connections_accepted_total", "counter", "Connections that were accepted.")
 REFUSED = Metric(
     "ottla_connections_refused_total", "counter", "Connections that a limit did not allow."
@@ -184,6 +196,8 @@ async def page_of(
         _add_requests(page, server)
         _add_node(page, server)
     page.add(SYNCS, cluster.store.syncs)
+    if isinstance(cluster.store, SharedStore):
+        storage_metrics.add_storage(page, cluster.store)
     page.add(LOOP_HELD, loop_monitor.held_seconds_max)
     page.add(TOPICS, len(cluster.catalog.topics))
     page.add(ACLS, len(cluster.catalog.acls))
@@ -222,6 +236,8 @@ def _add_node(page: Page, server: Server) -> None:
     page.add(RECEIVED, traffic.received_bytes, node=label)
     page.add(SENT, traffic.sent_bytes, node=label)
     page.add(CONNECTIONS, server.connection_count, node=label)
+    page.add(UNSETTLED, server.node.unsettled.total, node=label)
+    page.add(WAITING_PRODUCERS, server.node.unsettled.waiting_count, node=label)
     page.add(ACCEPTED, traffic.accepted, node=label)
     page.add(REFUSED, traffic.refused, node=label)
     page.add(FAULTED, traffic.faulted, node=label)
@@ -335,4 +351,7 @@ def add_process(page: Page) -> None:
         page.add(MEMORY, most if sys.platform == "darwin" else most * 1024)
 
 
-ALL: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+ALL: Final = (
+    *(value for value in list(globals().values()) if isinstance(value, Metric)),
+    *storage_metrics.ALL,
+)

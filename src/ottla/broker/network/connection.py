@@ -186,6 +186,8 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = FrameBuffer(host.buffers, host.unfinished, self)
         self._in_line = False  # complete frames wait for their turn
         self._has_waited = False  # and this is that turn
+        self._unsettled = host.node.unsettled
+        self._waits_for_room = False  # with a Produce request, for the engine to settle others
         self._responses = ResponseQueue()
         # Of the last request; most that follow have the same.
         self._context = RequestContext(0, None, self.caller)
@@ -289,6 +291,8 @@ class Connection(asyncio.BufferedProtocol):
             self._end_of_mute.cancel()
         if self._login_step is not None:
             self._login_step.cancel()
+        if self._waits_for_room:
+            self._unsettled.forget(self)
         self._responses.cancel()
         self._responses.take_unsent()
         self._buffer.drop()
@@ -340,6 +344,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._draining
             or self._buffer.lacks_room
             or self._in_line
+            or self._waits_for_room
             or self._muted_until_ms
             or self._transport is None
             or self._responses.is_full
@@ -379,6 +384,8 @@ class Connection(asyncio.BufferedProtocol):
                     share.call_next(self._take_turn)
                     break
                 next_check = position + BYTES_PER_CHECK if position else 1
+            if self._unsettled.holds_back and self._must_wait_for_room(received, start):
+                break
             following = position
             if size <= PLAIN_BYTES and self._answers_plain and not received[start]:
                 api = self._apis.get(received[start + 1])
@@ -394,6 +401,20 @@ class Connection(asyncio.BufferedProtocol):
         if self._responses.unsent_bytes:
             self._send()
         return position
+
+    def _must_wait_for_room(self, received: memoryview, start: int) -> bool:
+        """Whether the next frame is a Produce request, and too much of others is not durable yet."""
+        if received[start] or received[start + 1] != PRODUCE_KEY or self._is_login:
+            return False
+        self._waits_for_room = self._unsettled.must_wait(self)
+        return self._waits_for_room
+
+    def go_on_producing(self) -> None:
+        """Implements WaitingProducer."""
+        self._waits_for_room = False
+        self._has_waited = True
+        self._continue()
+        self._has_waited = False
 
     def _take_turn(self) -> None:
         """Goes on with frames that waited while other connections had their turn."""
@@ -426,7 +447,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waits_for_broker(self) -> bool:
-        return self._busy or self._in_line or self._muted_until_ms > 0
+        return self._busy or self._in_line or self._waits_for_room or self._muted_until_ms > 0
 
     def go_on_receiving(self) -> None:
         """There is room for more of an unfinished frame."""

@@ -276,7 +276,8 @@ class Server:
         idle_ms = self.node.options.config.connections_max_idle_ms
         oldest = self.now() - idle_ms / 1000
         for connection in list(self._connections):
-            if connection.last_active < oldest and connection.is_idle:
+            waits = connection.waits_for_broker
+            if connection.last_active < oldest and connection.is_idle and not waits:
                 logger.info(
                     "connection_idle",
                     "connection from %(peer)s closed: idle for connections.max.idle.ms=%(idle_ms)d",

@@ -51,6 +51,8 @@ logger = EventLog(__name__)
 
 REST_SECONDS: Final = 15.0
 KEPT_COMPACTIONS: Final = 50
+# Of compacted topics, this many partitions that are unused or led elsewhere are passed over at once.
+PARTITIONS_PER_STEP: Final = 256
 
 READ_BYTES: Final = 128 * 1024
 # The length of a slice, for which requests may have to wait; one batch is never divided.
@@ -135,6 +137,9 @@ class Compactor:
         """Cleans the log with the largest dirty share; False if there was none to clean."""
         dirtiest: DirtyLog | None = None
         for shard in self._compacted_shards():
+            if shard is None:
+                await asyncio.sleep(0)
+                continue
             try:
                 found = await self._look_at(shard)
             except (StorageError, CorruptRecordsError) as error:
@@ -208,11 +213,16 @@ class Compactor:
     def _rest(self, ref: PartitionRef) -> None:
         self._resting[ref] = self._clock.monotonic_seconds() + REST_SECONDS
 
-    def _compacted_shards(self) -> Iterator[Shard]:
+    def _compacted_shards(self) -> Iterator[Shard | None]:
+        """The partitions that may be cleaned; None where requests should be served first."""
+        number = 0
         for topic in list(self._node.cluster.catalog.topics.values()):
             if not self._node.options.topic_config(topic).compacts:
                 continue
             for partition in range(topic.partition_count):
+                number += 1
+                if not number % PARTITIONS_PER_STEP:
+                    yield None
                 # Most of the fifty partitions of an internal topic are never used: they stay unclaimed.
                 if not self._node.partitions.leads_records_of(topic, partition):
                     continue

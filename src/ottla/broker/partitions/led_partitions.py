@@ -10,6 +10,7 @@ from ottla.broker.options import NodeOptions
 from ottla.broker.partitions.opening import PartitionOpener
 from ottla.broker.partitions.replay import Replay
 from ottla.broker.partitions.shard import Shard
+from ottla.broker.partitions.unsettled_bytes import UnsettledBytes
 from ottla.core.catalog import Topic
 from ottla.errors import ErrorCode
 from ottla.events import EventLog
@@ -22,10 +23,13 @@ logger = EventLog(__name__)
 class LedPartitions:
     """Finds, opens and gives up the partitions of one node."""
 
-    def __init__(self, node_id: int, cluster: Cluster, options: NodeOptions) -> None:
+    def __init__(
+        self, node_id: int, cluster: Cluster, options: NodeOptions, unsettled: UnsettledBytes
+    ) -> None:
         self._node_id = node_id
         self._cluster = cluster
         self._options = options
+        self._unsettled = unsettled
         self._shards: dict[tuple[str, int], Shard] = {}
         # What requests other than Fetch may use: nothing while another node may lead these partitions.
         self._usable: Mapping[tuple[str, int], Shard] = self._shards
@@ -111,7 +115,9 @@ class LedPartitions:
     def _opened(self, replay: Replay) -> None:
         ref = replay.log.ref
         config = self._options.topic_config(self._cluster.catalog.topics[ref.topic])
-        shard = self._shards[ref.topic, ref.partition] = Shard(replay, config, self.discard)
+        shard = self._shards[ref.topic, ref.partition] = Shard(
+            replay, config, self.discard, self._unsettled
+        )
         self._cluster.claimed(ref, replay.log.epoch)
         # The options may have been changed during the replay.
         shard.configure(config)

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ottla.broker.crashpoints import CrashPoint, reach
 from ottla.broker.partitions.replay import Replay
+from ottla.broker.partitions.unsettled_bytes import UnsettledBytes
 from ottla.config.topic import TopicConfig
 from ottla.core.aborted import AbortedSpan
 from ottla.core.append import NO_TIMESTAMP, Prepared, plain_limits
@@ -102,9 +103,13 @@ class Shard:
     """One partition that this node leads."""
 
     def __init__(
-        self, replay: Replay, config: TopicConfig, discard: Callable[[Shard], None]
+        self,
+        replay: Replay,
+        config: TopicConfig,
+        discard: Callable[[Shard], None],
+        unsettled_bytes: UnsettledBytes,
     ) -> None:
-        """Takes over from a complete replay."""
+        """Takes over from a complete replay; `unsettled_bytes` counts those of all partitions of the node."""
         assert replay.is_over
         self.log = replay.log
         self.config = config
@@ -116,6 +121,7 @@ class Shard:
         self._unsaved_batches = replay.batch_count
         self._last_base_offset = replay.log.last_base_offset
         self._discard = discard
+        self._unsettled_bytes = unsettled_bytes
         self._draft: Draft | None = None
         self._unsettled: deque[tuple[int, int, asyncio.Future[None] | None]] = deque()
         self.plain_limits = plain_limits(config)
@@ -447,6 +453,7 @@ class Shard:
             self._advance(end_offset, size_bytes)
             return
         self._unsettled.append((end_offset, size_bytes, settled))
+        self._unsettled_bytes.add(size_bytes)
         if settled is not None:
             settled.add_done_callback(self._settle)
 
@@ -459,6 +466,7 @@ class Shard:
             return
         while self._unsettled and is_durable(self._unsettled[0][2]):
             end_offset, size_bytes, _ = self._unsettled.popleft()
+            self._unsettled_bytes.remove(size_bytes)
             self._advance(end_offset, size_bytes)
 
     def _advance(self, high_watermark: int, size_bytes: int) -> None:
@@ -498,7 +506,9 @@ class Shard:
 
     def resign(self) -> None:
         """Makes nothing more visible: the next claim finds what was written."""
-        self._unsettled.clear()
+        given_up, self._unsettled = self._unsettled, deque()
+        for _, size_bytes, _ in given_up:
+            self._unsettled_bytes.remove(size_bytes)
         self.release_waiters()
 
     def release_waiters(self) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 
 from ottla.broker.node import Node
 from ottla.broker.partitions.shard import Appended, Shard
+from ottla.broker.requests.answer_timeouts import AnswerTimeouts
 from ottla.broker.requests.request import NO_REPLY, CloseConnectionError, NoReply
 from ottla.broker.security.caller import Caller
 from ottla.core.outcomes import Refused
@@ -73,7 +74,8 @@ def reply_to(
         return NO_REPLY
     if unsettled:
         finish = partial(_name_leaders, node, response, caller)
-        return _when_durable(unsettled, timeout_ms, response, finish)
+        timeouts = node.answer_timeouts
+        return _DurableResponse(unsettled, timeouts, timeout_ms, response, finish).answer
     if not node.cluster.leads_everything:
         _name_leaders(node, response, caller)
     return response
@@ -88,24 +90,48 @@ def _close_on_error(response: ProduceResponse) -> None:
                 raise CloseConnectionError(f"a produce request with acks=0 failed with {name}")
 
 
-def _when_durable(
-    unsettled: Unsettled, timeout_ms: int, response: ProduceResponse, finish: Callable[[], None]
-) -> asyncio.Future[ProduceResponse]:
-    """The response, when every append in it is durable or has failed, or the client's time is over.
+class _DurableResponse:
+    """A response, when every append in it is durable or has failed, or the client's time is over.
 
     What is not durable then may become so: a producer that is idempotent and sends it again is told of the append.
     """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[ProduceResponse] = loop.create_future()
-    left = len(unsettled)
 
-    def settle(partition: PartitionProduceResponse, done: asyncio.Future[None]) -> None:
-        nonlocal left
-        left -= 1
-        if answer.done():
-            _ = done.cancelled() or done.exception()
-            return
+    __slots__ = (
+        "_finish",
+        "_left",
+        "_response",
+        "_timeout_ms",
+        "_timeouts",
+        "_unsettled",
+        "answer",
+    )
+
+    def __init__(
+        self,
+        unsettled: Unsettled,
+        timeouts: AnswerTimeouts,
+        timeout_ms: int,
+        response: ProduceResponse,
+        finish: Callable[[], None],
+    ) -> None:
+        self.answer: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+        self._unsettled = unsettled
+        self._left = len(unsettled)
+        self._timeouts = timeouts
+        self._timeout_ms = timeout_ms
+        self._response = response
+        self._finish = finish
+        timeouts.add(self, timeout_ms)
+        for partition, settled in unsettled:
+            settled.add_done_callback(partial(self._settle, partition))
+
+    def _settle(self, partition: PartitionProduceResponse, done: asyncio.Future[None]) -> None:
+        self._left -= 1
+        if not self._left:
+            self._timeouts.remove(self, self._timeout_ms)
         failure = None if done.cancelled() else done.exception()
+        if self.answer.done():
+            return
         if done.cancelled() or failure is not None:
             # Another node leads the partition now and has found what was written: the client asks that one.
             error = (
@@ -114,24 +140,21 @@ def _when_durable(
                 else ErrorCode.KAFKA_STORAGE_ERROR
             )
             refuse(partition, Refused(error))
-        if left == 0:
-            timer.cancel()
-            finish()
-            answer.set_result(response)
+        if not self._left:
+            self._respond()
 
-    def time_out() -> None:
-        if not answer.done():
-            for partition, settled in unsettled:
-                if not settled.done():
-                    refuse(partition, Refused(ErrorCode.REQUEST_TIMED_OUT))
-            finish()
-            answer.set_result(response)
+    def time_out(self) -> None:
+        """Implements TimedAnswer."""
+        if self.answer.done():
+            return
+        for partition, settled in self._unsettled:
+            if not settled.done():
+                refuse(partition, Refused(ErrorCode.REQUEST_TIMED_OUT))
+        self._respond()
 
-    timer = loop.call_later(max(timeout_ms, 0) / 1000, time_out)
-    answer.add_done_callback(lambda _: timer.cancel())
-    for partition, settled in unsettled:
-        settled.add_done_callback(partial(settle, partition))
-    return answer
+    def _respond(self) -> None:
+        self._finish()
+        self.answer.set_result(self._response)
 
 
 def _name_leaders(node: Node, response: ProduceResponse, caller: Caller) -> None:

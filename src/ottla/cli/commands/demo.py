@@ -16,22 +16,25 @@ COMMAND: Final = Command(
     [
         Argument(
             "what",
-            "the process to kill; default: pipeline",
-            metavar="pipeline|broker",
-            type=Choice("pipeline", "broker"),
+            "what is killed; default: pipeline",
+            metavar="pipeline|broker|cluster",
+            type=Choice("pipeline", "broker", "cluster"),
             default="pipeline",
         ),
         Option(
             "--records",
-            "how many records; default: 100000 through the pipeline, 200000 to the broker",
+            "how many records; default: 100000 through the pipeline, 200000 to the broker, 50000 through the cluster",
             type=count_from(1),
         ),
         Option(
             "--kills",
-            "how many kill -9; default: 1 of the pipeline, 5 of the broker",
+            "how many kill -9; default: 1 of the pipeline, 5 of the broker; of the cluster, failures: 2",
             type=count_from(0),
         ),
     ],
     description="Runs a broker and kills something again and again: the driver of an exactly-once Spark pipeline, or\n"
-    "the broker itself. Then reads everything back and counts.",
+    "the broker itself. Then reads everything back and counts.\n\n"
+    "`cluster` starts PostgreSQL, an S3-compatible store and three brokers that share them. While the pipeline runs,\n"
+    "a broker is killed, and another is paused until its partitions were taken over, then continued; with more\n"
+    "failures, in turn.",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.cli.commands import SUMMARIES
-from ottla.cli.commands.options import Option
+from ottla.cli.commands.options import Argument, Flag, Option
 from ottla.cli.commands.shared_options import examples
 from ottla.cli.commands.syntax import Command, Group
 
@@ -64,4 +64,34 @@ _UPGRADE: Final = Command(
     epilog=examples(f"ottla storage upgrade --storage {_STORAGE}"),
 )
 
-COMMAND: Final = Group("storage", SUMMARIES["storage"], [_INIT, _UPGRADE])
+_CHECK: Final = Command(
+    "check",
+    "compare the bucket with what the database knows",
+    "storage.administration:check",
+    [
+        *_urls(),
+        Flag("--read", "also read every object that batches refer to, and verify its bytes"),
+    ],
+    description="Compares the objects that the bucket lists with those that the database knows.\n"
+    "Prints each difference; brokers may be running. The exit code is 1 if there are differences.\n\n"
+    + _TEXT,
+    epilog=examples(f"ottla storage check --storage {_STORAGE} --objects '{_OBJECTS}' --read"),
+)
+_IMPORT: Final = Command(
+    "import",
+    "copy a data folder into a new storage",
+    "storage.administration:import_data",
+    [
+        Argument("folder", "the data folder, which no broker may be using", metavar="DIR"),
+        *_urls(),
+    ],
+    description="Copies the topics, records, committed offsets, transactions, users and options of a folder that\n"
+    "`ottla serve --data DIR` has written, with workers or without. Offsets, leader epochs and producer ids stay the\n"
+    "same, and every checksum is verified. The storage must be new (`ottla storage init`), its brokers stopped. An\n"
+    "import that was stopped goes on where it was when the command is run again; until it is done no broker starts.\n"
+    "The folder keeps its data. If workers have served it, their partitions are moved together, as by a start of\n"
+    "`ottla serve` without --workers.\n\n" + _TEXT,
+    epilog=examples(f"ottla storage import ottla-data --storage {_STORAGE} --objects '{_OBJECTS}'"),
+)
+
+COMMAND: Final = Group("storage", SUMMARIES["storage"], [_INIT, _UPGRADE, _CHECK, _IMPORT])

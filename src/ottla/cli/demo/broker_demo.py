@@ -176,6 +176,10 @@ def run(arguments: Arguments) -> int:
     kills = arguments.kills
     if arguments.what == "broker":
         return broker_demo(arguments.records or 200_000, 5 if kills is None else kills)
+    if arguments.what == "cluster":
+        from ottla.cli.demo.cluster_demo import cluster_demo
+
+        return cluster_demo(arguments.records or 50_000, 2 if kills is None else kills)
     from ottla.cli.demo.pipeline_demo import demo  # Spark may be missing
 
     return demo(arguments.records or 100_000, 1 if kills is None else kills)

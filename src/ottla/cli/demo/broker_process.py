@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from ottla.errors import OttlaError
@@ -15,12 +16,14 @@ _WAIT_SECONDS: Final = 30
 
 
 class BrokerProcess:
-    """A broker with its data in a folder; it keeps its address over restarts."""
+    """A broker with its data in a folder, or in the storage that options name; it keeps its address over restarts."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: str, name: str = "broker", storage: Sequence[str] | None = None
+    ) -> None:
+        self._storage = storage or ["--data", os.path.join(folder, "data")]
         self.address = "127.0.0.1:0"
-        self._log = os.path.join(folder, "broker.log")
+        self._log = os.path.join(folder, f"{name}.log")
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> float:
@@ -29,7 +32,7 @@ class BrokerProcess:
         command = [sys.executable, "-m", "ottla", "serve", "--listen", self.address]
         with open(self._log, "ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--data", os.path.join(self._folder, "data")],
+                [*command, *self._storage],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -48,6 +51,21 @@ class BrokerProcess:
         assert self._process is not None
         self._process.kill()
         self._end()
+
+    def pause(self) -> None:
+        """SIGSTOP: the process stands still, as on a machine that sleeps."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
 
     def stop(self) -> int:
         """Send SIGTERM; returns the exit code."""

@@ -85,17 +85,22 @@ class Demo:
         self._say("broker", f"listening on {broker.address} after {seconds:.2f} s")
         try:
             with Admin(bootstrap_servers=broker.address) as admin:
-                admin.create_topics([NewTopic(name, PARTITIONS) for name in (ORDERS, RECEIPTS)])
+                self._create_topics(admin, 1)
                 self._say("spark", f"starts with {java}; this takes some seconds")
                 self._stream(admin, broker.address)
-            verdict = judge(self._count, _values(broker.address, RECEIPTS))
+            verdict = judge(self._count, values_of(broker.address, RECEIPTS))
             ends = transactions(broker.address)
         finally:
             code = broker.stop()
         return self._report(verdict, ends) if code == 0 else 1
 
+    def _create_topics(self, admin: Admin, replica_count: int) -> None:
+        admin.create_topics(
+            [NewTopic(name, PARTITIONS, replica_count) for name in (ORDERS, RECEIPTS)]
+        )
+
     def _stream(self, admin: Admin, address: str) -> None:
-        """Produce orders and let the pipeline write receipts, while its driver is killed."""
+        """Produce orders and let the pipeline write receipts, while its driver is killed, or what else fails."""
         driver = DriverProcess(self._folder, address)
         driver.start()
         producing = threading.Thread(target=self._produce, args=(address,), daemon=True)
@@ -103,8 +108,7 @@ class Demo:
         try:
             for kill in range(1, self._kills + 1):
                 self._wait(admin, driver, self._count * kill // (self._kills + 1))
-                self._kill(admin, driver)
-                driver.start()
+                self._fail(kill, admin, driver)
             self._wait(admin, driver, self._count)
             self._terminal.done()
             self._say("pipeline", f"{self._count:,} orders done")
@@ -154,8 +158,8 @@ class Demo:
     def _seconds(self) -> str:
         return f"{time.monotonic() - self._began:3.0f} s"
 
-    def _kill(self, admin: Admin, driver: DriverProcess) -> None:
-        """Kill the driver, in the middle of a transaction if one can be caught."""
+    def _fail(self, number: int, admin: Admin, driver: DriverProcess) -> None:
+        """Kill the driver and start it again, in the middle of a transaction if one can be caught."""
         deadline = time.monotonic() + CATCH_SECONDS
         is_open = False
         while not is_open and time.monotonic() < deadline and committed_orders(admin) < self._count:
@@ -168,6 +172,7 @@ class Demo:
             "kill -9",
             f"driver, Java and workers at {committed_orders(admin):,} orders, {when}; it starts again",
         )
+        driver.start()
 
     def _report(self, verdict: ReceiptReport, ends: Counter[bool]) -> int:
         self._say("in", f"{verdict.records_in:,} orders")
@@ -203,7 +208,8 @@ def _is_open(admin: Admin) -> bool:
     return any(each.state in _OPEN for each in found.values())
 
 
-def _values(address: str, topic: str) -> Iterator[bytes | None]:
+def values_of(address: str, topic: str) -> Iterator[bytes | None]:
+    """The committed values of a topic."""
     for record in read_all(address, topic, "read_committed"):
         yield record.value
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from ottla.errors import ConfigError
-from ottla.ports import Clock
+from ottla.ports import Clock, StorageError
 from ottla.ports.errors import InUseError
 from ottla.storage.shared.objects.objects import Objects
 from ottla.storage.shared.sequencer.records import BrokerDescription
+from ottla.storage.shared.storage_check import StorageCheck
 from ottla.storage.shared.storage_urls import StorageUrls
 from ottla.storage.shared.store import SharedStore
 
@@ -22,8 +25,7 @@ async def open_as_broker(
     urls: StorageUrls, name: str, node_id: int | None, rack: str | None, clock: Clock
 ) -> SharedStore:
     """Begins a session; an error of one line says what is wrong with the storage, and nothing was changed then."""
-    _check_packages(urls)
-    from ottla.storage.shared.objects.cluster_identity import check_identity
+    check_packages(urls)
     from ottla.storage.shared.open_store import open_shared_store
     from ottla.storage.shared.sequencer.postgres.database_url import parse_database_url
     from ottla.storage.shared.sequencer.postgres.postgres_sequencer import open_postgres_sequencer
@@ -32,7 +34,7 @@ async def open_as_broker(
     objects = None
     try:
         objects = open_objects(urls)
-        await check_identity(objects, sequencer.cluster_id)
+        await check_objects(urls, objects, sequencer.cluster_id)
         broker = BrokerDescription(
             name=name, node_id=node_id, endpoints={}, advertised={}, peer="", rack=rack
         )
@@ -61,7 +63,8 @@ def described(urls: StorageUrls) -> str:
         return database
     from ottla.storage.shared.objects.s3_options import parse_s3_url
 
-    return f"{database} and {parse_s3_url(urls.objects)}"
+    bucket = parse_s3_url(urls.objects)
+    return f"{database} and s3://{bucket.bucket}/{bucket.prefix}".removesuffix("/")
 
 
 def open_objects(urls: StorageUrls) -> Objects:
@@ -79,7 +82,28 @@ def open_objects(urls: StorageUrls) -> Objects:
     return PostgresChunks(Database(url).connect, url.schema)
 
 
-def _check_packages(urls: StorageUrls) -> None:
+async def check_objects(urls: StorageUrls, objects: Objects, cluster_id: str) -> None:
+    """Raises StorageError unless these are the objects of the cluster."""
+    from ottla.storage.shared.objects.cluster_identity import check_identity, read_identity
+
+    if await read_identity(objects) is None:
+        if urls.objects is None:
+            raise StorageError(
+                f"the storage of cluster {cluster_id} was made with a bucket: name it with --objects s3://…"
+            )
+        inside = open_objects(StorageUrls(urls.storage))
+        try:
+            if await read_identity(inside) == cluster_id:
+                raise StorageError(
+                    f"the storage of cluster {cluster_id} was made without a bucket: leave out --objects"
+                )
+        finally:
+            await inside.close()
+    await check_identity(objects, cluster_id)
+
+
+def check_packages(urls: StorageUrls) -> None:
+    """ConfigError with what to install."""
     for module in ["asyncpg", *(["obstore"] if urls.objects is not None else [])]:
         try:
             __import__(module)
@@ -91,7 +115,7 @@ def _check_packages(urls: StorageUrls) -> None:
 
 async def init_storage(urls: StorageUrls, broker_role: str | None) -> str:
     """Makes the storage of a new cluster; returns its id."""
-    _check_packages(urls)
+    check_packages(urls)
     from ottla.storage.shared.objects.cluster_identity import read_identity, write_identity
     from ottla.storage.shared.sequencer.postgres import schema
     from ottla.storage.shared.sequencer.postgres.database_url import parse_database_url
@@ -117,9 +141,28 @@ async def init_storage(urls: StorageUrls, broker_role: str | None) -> str:
 
 async def upgrade_storage(urls: StorageUrls, broker_role: str | None) -> tuple[int, int]:
     """Brings the tables to this version; returns the version before, and this one."""
-    _check_packages(urls)
+    check_packages(urls)
     from ottla.storage.shared.sequencer.postgres import schema
     from ottla.storage.shared.sequencer.postgres.database_url import parse_database_url
 
     before = await schema.upgrade(parse_database_url(urls.storage), broker_role)
     return before, schema.VERSION
+
+
+@asynccontextmanager
+async def open_check(urls: StorageUrls) -> AsyncIterator[StorageCheck]:
+    """A check of the storage, which begins no session: brokers may be running."""
+    check_packages(urls)
+    from ottla.storage.shared.sequencer.postgres.database_url import parse_database_url
+    from ottla.storage.shared.sequencer.postgres.postgres_sequencer import open_postgres_sequencer
+
+    sequencer = await open_postgres_sequencer(parse_database_url(urls.storage))
+    try:
+        objects = open_objects(urls)
+        try:
+            await check_objects(urls, objects, sequencer.cluster_id)
+            yield StorageCheck(sequencer, objects, sequencer.cluster_id)
+        finally:
+            await objects.close()
+    finally:
+        await sequencer.close()

@@ -66,6 +66,10 @@ class S3Options:
             raise ConfigError("the endpoint has to begin with http:// or https://")
         if self.endpoint and not urlsplit(self.endpoint).hostname:
             raise ConfigError("the endpoint names no host")
+        try:
+            _ = urlsplit(self.endpoint).port
+        except ValueError:
+            raise ConfigError("the port of the endpoint is not one of 0 to 65535") from None
         if "@" in urlsplit(self.endpoint).netloc:
             raise ConfigError("the endpoint cannot have a user: use access_key_id, or AWS's files")
         if self.style not in ("", "path", "virtual"):

@@ -9,6 +9,8 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
+import asyncpg
+
 from ottla.ports import FencedError, JsonValue, PartitionRef, UnclaimedLog
 from ottla.storage.shared.errors import SequencerUnavailableError
 from ottla.storage.shared.sequencer.limits import (
@@ -76,6 +78,8 @@ async def open_postgres_sequencer(
     connection = await database.connect()
     try:
         state = await check_schema(connection, url)
+    except (asyncpg.PostgresError, OSError, asyncpg.InterfaceError) as error:
+        raise database.error_of(error, "the schema cannot be read") from error
     finally:
         await connection.close()
     return PostgresSequencer(database, state.cluster_id, lease_ms)

@@ -105,6 +105,19 @@ async def upgrade(url: DatabaseUrl, broker_role: str | None = None) -> int:
 
 async def check_schema(connection: Any, url: DatabaseUrl) -> SchemaState:
     """A StorageError of one line if brokers of this version cannot work on the schema."""
+    state = await check_schema_version(connection, url)
+    importing = await connection.fetchval(
+        "SELECT to_regclass($1)::text", f"{url.quoted_schema}.import_progress"
+    )
+    if importing is not None:
+        raise StorageError(
+            f"{url}: an import into the storage has not been finished: run `ottla storage import` again"
+        )
+    return state
+
+
+async def check_schema_version(connection: Any, url: DatabaseUrl) -> SchemaState:
+    """As `check_schema`, also while a folder is imported."""
     version = await _version(connection, url)
     if version < VERSION:
         raise StorageError(
