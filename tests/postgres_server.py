@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -138,11 +138,35 @@ class StartedServer:
             )
         _wait_for(self._port, self._process, log)
 
+    def kill(self) -> None:
+        """kill -9 of the server and of all its processes."""
+        if self._process is not None:
+            pid = self._process.pid
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+            for each in (pid, *map(int, children)):
+                with suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGKILL)
+            self._process.wait()
+            # A server does not start while one of the last one's processes has its memory.
+            deadline = time.monotonic() + START_SECONDS
+            while any(_is_running(int(each)) for each in children):
+                in_time(deadline, "processes of PostgreSQL do not end")
+                time.sleep(0.01)
+
     def crash(self) -> None:
         """Ends at once, with all its processes, and without a clean stop."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait()
+
+
+def _is_running(pid: int) -> bool:
+    """Whether there is such a process, dead ones that nobody has waited for left aside."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return state.rpartition(")")[2].split()[0] != "Z"
 
 
 @contextmanager

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tests.clients.transactions_seen import leader_address
+
 from ottla.client.raw import RawConnection
 from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
 from ottla.records.batch import BatchHeader, crc_matches, read_batch, split_batches
 from ottla.records.record import Record
 from ottla.wire.messages.create_topics import (
@@ -48,7 +51,8 @@ def batches_of(
             )
         ],
     )
-    with RawConnection(bootstrap_servers) as connection:
+    leader = leader_address(bootstrap_servers, TopicPartition(topic, partition))
+    with RawConnection(leader) as connection:
         answer = connection.call(request, FetchResponse, FETCH_VERSION)
     found = answer.responses[0].partitions[0]
     assert found.error_code == ErrorCode.NONE
@@ -77,6 +81,6 @@ def create_topic(
             )
         ]
     )
-    with RawConnection(bootstrap_servers) as connection:
+    with RawConnection(bootstrap_servers.split(",")[0]) as connection:
         answer = connection.call(request, CreateTopicsResponse, CREATE_TOPICS_VERSION)
     assert answer.topics[0].error_code == ErrorCode.NONE

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from tests.clients.aiokafka.driver import AioKafka
@@ -15,8 +17,11 @@ from tests.clients.java.driver import Java
 from tests.clients.kafka_python.driver import KafkaPython
 from tests.clients.kcat.driver import Kcat
 from tests.clients.ottla_client.driver import Ottla
+from tests.clients.transactions_seen import INTERNAL_PARTITIONS
 from tests.faults.processes import free_port
 from tests.lasting import LASTING
+from tests.shared_brokers.broker_processes import BrokerProcesses, make_storage
+from tests.storage.shared.postgres_server import new_schema_url, postgres_for_brokers
 
 from ottla import Broker, testing
 
@@ -58,10 +63,56 @@ def make_client(request: pytest.FixtureRequest) -> MakeDriver:
     return _make_driver(request.param, request)
 
 
+# Timeouts of transactions are seen soon, and those of members.
+TRANSACTION_OPTIONS: dict[str, object] = {
+    **LASTING,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+    "group.min.session.timeout.ms": 500,
+}
+
+
+class RealTime:
+    """The clock of brokers that are processes."""
+
+    def advance(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class SharedBrokers(NamedTuple):
+    """Three processes on one PostgreSQL."""
+
+    bootstrap_servers: str
+    clock: RealTime
+
+
+@pytest.fixture(scope="session")
+def three_shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedBrokers]:
+    """Three brokers on one storage for the session, each a process."""
+    # What waits for brokers waits for them here.
+    options = {**TRANSACTION_OPTIONS, "transaction.state.log.num.partitions": INTERNAL_PARTITIONS}
+    words = [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
+    with postgres_for_brokers() as server:
+        storage = make_storage(new_schema_url(server))
+        brokers = BrokerProcesses(tmp_path_factory.mktemp("shared"), storage, 3)
+        try:
+            brokers.start_all(*words)
+            yield SharedBrokers(brokers.servers, RealTime())
+        finally:
+            brokers.end()
+
+
+@pytest.fixture(params=["one-node", pytest.param("three-shared", marks=pytest.mark.campaign)])
+def servers(request: pytest.FixtureRequest) -> str:
+    """The broker of the test session, and in a campaign three processes on one storage."""
+    name = {"one-node": "ottla_broker", "three-shared": "three_shared"}[request.param]
+    found: str = request.getfixturevalue(name).bootstrap_servers
+    return found
+
+
 @pytest.fixture
-def client(make_client: MakeDriver, ottla_broker: Broker) -> Driver:
+def client(make_client: MakeDriver, servers: str) -> Driver:
     """Each client in turn, with the broker of the test session."""
-    return make_client(ottla_broker.bootstrap_servers)
+    return make_client(servers)
 
 
 @pytest.fixture(params=ADMINS)
@@ -71,17 +122,9 @@ def make_admin_client(request: pytest.FixtureRequest) -> MakeDriver:
 
 
 @pytest.fixture
-def admin_client(make_admin_client: MakeDriver, ottla_broker: Broker) -> Driver:
+def admin_client(make_admin_client: MakeDriver, servers: str) -> Driver:
     """As client, for clients that have admin functions."""
-    return make_admin_client(ottla_broker.bootstrap_servers)
-
-
-# Timeouts of transactions are seen soon, and those of members.
-TRANSACTION_OPTIONS: dict[str, object] = {
-    **LASTING,
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
-    "group.min.session.timeout.ms": 500,
-}
+    return make_admin_client(servers)
 
 
 @pytest.fixture(scope="session")
@@ -104,16 +147,22 @@ def make_transactional(request: pytest.FixtureRequest) -> MakeTransactional:
     return _make_transactional(request.param, request)
 
 
-@pytest.fixture(params=["one_node", "three_nodes"])
-def transactional_broker(request: pytest.FixtureRequest) -> testing.Broker:
-    """One node, and three."""
-    broker: testing.Broker = request.getfixturevalue(request.param)
+@pytest.fixture(
+    params=[
+        "one_node",
+        "three_nodes",
+        pytest.param("three_shared", marks=pytest.mark.campaign),
+    ]
+)
+def transactional_broker(request: pytest.FixtureRequest) -> testing.Broker | SharedBrokers:
+    """One node, and three; in a campaign also three processes on one storage."""
+    broker: testing.Broker | SharedBrokers = request.getfixturevalue(request.param)
     return broker
 
 
 @pytest.fixture
 def transactional_client(
-    make_transactional: MakeTransactional, transactional_broker: testing.Broker
+    make_transactional: MakeTransactional, transactional_broker: testing.Broker | SharedBrokers
 ) -> TransactionalDriver:
     """Each client that has transactions in turn, with one node and with three."""
     return make_transactional(transactional_broker.bootstrap_servers)

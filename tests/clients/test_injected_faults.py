@@ -18,6 +18,12 @@ def values_of(broker: Broker, topic: str) -> list[bytes]:
     return [record.value for record in broker.records(topic)]
 
 
+@pytest.fixture
+def servers(ottla_broker: Broker) -> str:
+    """Faults need a broker of this process."""
+    return ottla_broker.bootstrap_servers
+
+
 @pytest.mark.parametrize("is_idempotent", [True, False])
 def test_a_lost_answer_makes_a_duplicate_unless_the_producer_is_idempotent(
     admin_client: Driver, ottla_broker: Broker, ottla_topic: str, is_idempotent: bool

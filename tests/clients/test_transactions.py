@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunningError
 
 import pytest
+from tests.clients.conftest import SharedBrokers
 from tests.clients.driver import (
     FENCED,
     TRANSACTION_TIMEOUT_MS,
@@ -131,7 +132,7 @@ def test_a_second_instance_fences_the_first_and_ends_its_transaction(
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
-    client: TransactionalDriver, transactional_broker: Broker, ottla_topic: str
+    client: TransactionalDriver, transactional_broker: Broker | SharedBrokers, ottla_topic: str
 ) -> None:
     with client.transactional_producer(ottla_topic) as slow:
         slow.begin()

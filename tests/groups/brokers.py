@@ -16,6 +16,8 @@ from tests.apache_kafka.programs import Kafka, running_kafka
 from tests.faults.processes import BrokerProcess
 from tests.groups.members import Client
 from tests.lasting import LASTING
+from tests.shared_brokers.broker_processes import BrokerProcesses, make_storage
+from tests.storage.shared.postgres_server import new_schema_url, postgres_for_brokers
 
 from ottla import Broker as Workers
 from ottla.testing import Broker
@@ -141,6 +143,21 @@ def three_workers(folder: Path) -> Iterator[Workers]:
         pytest.skip("workers are Ottla's")
     with Workers(OPTIONS, workers=3, data_dir=folder / "workers") as broker:
         yield broker
+
+
+@contextmanager
+def three_shared_brokers(folder: Path) -> Iterator[Running]:
+    """Three processes on one PostgreSQL."""
+    if WHICH != "ottla":
+        pytest.skip("brokers on shared storage are Ottla's")
+    options = [word for name, value in OPTIONS.items() for word in ("--set", f"{name}={value}")]
+    with postgres_for_brokers() as server:
+        brokers = BrokerProcesses(folder, make_storage(new_schema_url(server)), 3)
+        try:
+            brokers.start_all(*options)
+            yield Running(brokers.servers)
+        finally:
+            brokers.end()
 
 
 @contextmanager

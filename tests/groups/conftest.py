@@ -18,7 +18,13 @@ from confluent_kafka import (
     KafkaException,
 )
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from tests.groups.brokers import Running, one_node, three_nodes, three_workers
+from tests.groups.brokers import (
+    Running,
+    one_node,
+    three_nodes,
+    three_shared_brokers,
+    three_workers,
+)
 from tests.groups.members import CLIENTS, Client, Group, group_of
 from tests.groups.workers.java import java_is_here, java_worker
 from tests.waiting import in_time
@@ -101,12 +107,24 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield Running(broker.bootstrap_servers)
 
 
-BROKERS = {"one-node": "single", "three-nodes": "triple", "three-workers": "processes"}
+@pytest.fixture(scope="session")
+def shared_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Three brokers on one storage for the session, each a process; their time passes as it does."""
+    with three_shared_brokers(tmp_path_factory.mktemp("shared")) as running:
+        yield running
 
 
-@pytest.fixture(params=in_turn(["one-node"], ["three-nodes", "three-workers"]))
+BROKERS = {
+    "one-node": "single",
+    "three-nodes": "triple",
+    "three-workers": "processes",
+    "three-shared": "shared_brokers",
+}
+
+
+@pytest.fixture(params=in_turn(["one-node"], ["three-nodes", "three-workers", "three-shared"]))
 def running(request: pytest.FixtureRequest) -> Running:
-    """The broker: one node, and in a campaign three, in one process and as processes."""
+    """The broker: one node, and in a campaign three, in one process and as processes, also on shared storage."""
     found: Running = request.getfixturevalue(BROKERS[request.param])
     return found
 

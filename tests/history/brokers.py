@@ -128,6 +128,13 @@ class BrokerProcess:
                         pipe.close()
             self._process = None
 
+    def finish(self) -> None:
+        """Checks what else has to be right at the end of a run, when no client is left."""
+
+    def end(self) -> None:
+        """Leaves nothing behind that runs."""
+        self.kill()
+
     def counts(self) -> dict[str, int]:
         """What else has happened how often."""
         return {}

@@ -87,12 +87,17 @@ class Inspector:
             isolation_level=int(isolation == READ_COMMITTED),
             topics=[ListOffsetsTopic(name=place.topic, partitions=[asked])],
         )
-        with RawConnection(self._leader_address(place)) as connection:
-            answer = connection.call(request, ListOffsetsResponse, 6)
-        found = answer.topics[0].partitions[0]
-        assert found.error_code == ErrorCode.NONE, ErrorCode(found.error_code).name
-        offset: int = found.offset
-        return offset
+
+        def ask() -> int | None:
+            with RawConnection(self._leader_address(place)) as connection:
+                answer = connection.call(request, ListOffsetsResponse, 6)
+            found = answer.topics[0].partitions[0]
+            error = ErrorCode(found.error_code)
+            assert error is ErrorCode.NONE or error.retriable, error.name
+            offset: int = found.offset
+            return None if error else offset
+
+        return wait_for(f"the end of {place}", ask, READ_SECONDS)
 
     def transactions(self) -> dict[str, str]:
         """The state of every transactional id, of all coordinators."""

@@ -26,6 +26,8 @@ from tests.history.digest import Place, digest
 from tests.history.events import READ_COMMITTED, READ_UNCOMMITTED, Recorder, load
 from tests.history.final import Inspector, wait_for
 from tests.history.proxy import ROUGH, ProxyThread
+from tests.history.shared_brokers import SharedBrokers, SharedBrokersWithBucket
+from tests.history.shared_faults import SharedFaults
 from tests.history.worker import PARTITIONS, SOURCE, Task
 from tests.history.workers import HANG_SECONDS
 
@@ -77,6 +79,12 @@ SETTINGS = {
         Setting("workers-ours", WorkerProcesses, *OUR_CAST, reader="ottla"),
         Setting("one-ours", BrokerProcess, *OUR_CAST, reader="ottla"),
         Setting("three-ours", ThreeNodes, *OUR_CAST, reader="ottla"),
+        Setting("shared", SharedBrokers, *CAST),
+        Setting("shared-s3", SharedBrokersWithBucket, *CAST),
+        Setting("shared-other", SharedBrokers, *OTHER_CAST),
+        Setting("shared-s3-other", SharedBrokersWithBucket, *OTHER_CAST),
+        Setting("shared-ours", SharedBrokers, *OUR_CAST, reader="ottla"),
+        Setting("shared-s3-ours", SharedBrokersWithBucket, *OUR_CAST, reader="ottla"),
     )
 }
 
@@ -118,6 +126,9 @@ class Round:
         self._down_nodes: list[int] = []
         self._armed: CrashPoint | None = None
         self.deeds: Counter[str] = Counter()
+        self._shared: SharedFaults | None = None
+        if isinstance(self._broker, SharedBrokers):
+            self._shared = SharedFaults(self._broker, self._random, self._did)
 
     def _tasks(self) -> list[Task]:
         plain = Task(
@@ -180,11 +191,12 @@ class Round:
                 self._crew.start()
                 self._disturb(seconds)
                 self._heal()
+                self._broker.finish()
             finally:
                 self._crew.kill()
                 self._proxy.stop()
         finally:
-            self._broker.kill()
+            self._broker.end()
         return self._judge()
 
     # Faults.
@@ -215,14 +227,13 @@ class Round:
 
     def _faults(self) -> dict[Callable[[], None], int]:
         """What is done, and how often."""
+        if self._shared is not None:
+            return self._client_faults() | self._shared.faults()
         faults: dict[Callable[[], None], int] = {
-            self._cut: 2,
             self._kill_broker: 3,
             self._crash_broker: 6,
             self._freeze_broker: 2,
-            self._kill_client: 3,
-            self._freeze_client: 2,
-            self._make_zombie: 4,
+            **self._client_faults(),
         }
         if isinstance(self._broker, ThreeNodes):
             faults |= {self._move_leader: 20, self._kill_node: 4, self._start_node: 5}
@@ -231,8 +242,19 @@ class Round:
             faults |= {self._crash_broker: 10, **self._worker_faults()}
         return faults
 
+    def _client_faults(self) -> dict[Callable[[], None], int]:
+        """What is done to clients and their connections."""
+        return {
+            self._cut: 2,
+            self._kill_client: 3,
+            self._freeze_client: 2,
+            self._make_zombie: 4,
+        }
+
     def _tend(self) -> None:
-        if not self._broker.is_running:
+        if self._shared is not None:
+            self._shared.revive()
+        elif not self._broker.is_running:
             assert self._armed is not None, "the broker died, and nobody has killed it"
             self._did(f"{DIED}{self._armed.name}")
             self._armed = None
@@ -396,8 +418,12 @@ class Round:
         self._did("healing")
         if isinstance(self._broker, ThreeNodes):
             self._start_node()
+        if self._shared is not None:
+            self._shared.heal()
         self._restart(None)
         self._proxy.heal()
+        if isinstance(self._broker, SharedBrokers):
+            self._broker.wait_until_settled()
         self._crew.stop("producer")
         self._crew.tell_to_drain()
         sources = [Place(SOURCE, number) for number in range(PARTITIONS)]

@@ -14,7 +14,7 @@ DISTURBED_SECONDS = 5.0
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("setting", ["one", "one-ours"])
+@pytest.mark.parametrize("setting", ["one", "one-ours", "shared"])
 def test_transactions_hold_while_requests_are_late_and_processes_die(
     setting: str, tmp_path: Path
 ) -> None:

@@ -1,8 +1,8 @@
 """Produce: appends record batches.
 
-Every batch goes through these steps: refuse what the rules forbid, prepare the batch, append it, have the coordinator
-verify its transaction, wait until it is durable, answer. The rules are in `core.produce`, `core.append` and
-`core.producer_state`.
+Every batch goes through these steps: refuse what the rules forbid, wait until the engine has opened the partition,
+prepare the batch, append it, have the coordinator verify its transaction, wait until it is durable, answer. The rules
+are in `core.produce`, `core.append` and `core.producer_state`.
 """
 
 from __future__ import annotations
@@ -64,6 +64,19 @@ DIVISIONS = Divisions(
         ),
     )
 )
+
+
+class UnopenedPartition(NamedTuple):
+    """Batches for a partition that the engine is at work on."""
+
+    partition: TopicPartition
+    topic_id: UUID
+    records: Buffer | None
+    response: PartitionProduceResponse
+    opening: asyncio.Future[None]
+
+    def copy_out_of_receive_buffer(self) -> UnopenedPartition:
+        return self._replace(records=None if self.records is None else bytearray(self.records))
 
 
 class UnpreparedBatch(NamedTuple):
@@ -158,6 +171,7 @@ class ProduceSteps:
         self._version = context.version
         self._is_open = node.authorizer.is_open
         self._now_ms = node.cluster.clock.now_ms()
+        self._unopened: list[UnopenedPartition] = []
         self._unprepared: list[UnpreparedBatch] = []
         self._unverified: list[UnverifiedBatch] = []
         self._unsettled: Unsettled = []
@@ -205,29 +219,43 @@ class ProduceSteps:
         self, topic: str, data: PartitionProduceData, response: PartitionProduceResponse
     ) -> None:
         shard = self._node.partitions.shard(topic, data.index)
-        if not isinstance(shard, Shard):
+        if isinstance(shard, Shard):
+            self._prepare(shard, data.records, response)
+            return
+        opening = self._node.partitions.opening(topic, data.index)
+        if opening is None:
             refuse(response, Refused(shard))
             return
+        # A refusal would let the producer's next batch be the first one that the partition gets. Of a producer that it
+        # does not know, any sequence number is accepted, and then this batch never.
+        partition = TopicPartition(topic, data.index)
+        topic_id = self._node.cluster.catalog.topics[topic].topic_id
+        self._unopened.append(
+            UnopenedPartition(partition, topic_id, data.records, response, opening)
+        )
+
+    def _prepare(
+        self, shard: Shard, records: Buffer | None, response: PartitionProduceResponse
+    ) -> None:
         config = shard.config
         needed = needed_replicas(self._acks, config.min_insync_replicas)
         if needed > 1:  # the leader itself is always in sync
-            refused = check_in_sync(needed, _in_sync_count(self._node, topic, data.index))
+            ref = shard.log.ref
+            refused = check_in_sync(needed, _in_sync_count(self._node, ref.topic, ref.partition))
             if refused is not None:
                 refuse(response, refused)
                 return
         prepared = prepare_at_once(
-            data.records,
+            records,
             config=config,
             limits=shard.plain_limits,
             now_ms=self._now_ms,
             produce_version=self._version,
         )
         if isinstance(prepared, TakesLong):
-            assert data.records is not None
+            assert records is not None
             partition, topic_id = _identity(shard)
-            self._unprepared.append(
-                UnpreparedBatch(partition, topic_id, config, data.records, response)
-            )
+            self._unprepared.append(UnpreparedBatch(partition, topic_id, config, records, response))
         else:
             self._append(shard, prepared, response)
 
@@ -260,7 +288,10 @@ class ProduceSteps:
     # What has to wait.
 
     def finish(self, response: ProduceResponse) -> Reply[ProduceResponse]:
-        """Does the remaining steps; a coroutine if they have to wait for a thread or for the coordinator."""
+        """Does the remaining steps; a coroutine if they wait for the engine, a thread or the coordinator."""
+        if self._unopened:
+            self._copy_out_of_receive_buffer()
+            return self._finish_opened(response)
         if self._unprepared:
             self._copy_out_of_receive_buffer()
             return self._finish_prepared(response)
@@ -273,8 +304,21 @@ class ProduceSteps:
         return self._answer(response)
 
     def _copy_out_of_receive_buffer(self) -> None:
+        self._unopened = [each.copy_out_of_receive_buffer() for each in self._unopened]
         self._unprepared = [batch.copy_out_of_receive_buffer() for batch in self._unprepared]
         self._unverified = [batch.copy_out_of_receive_buffer() for batch in self._unverified]
+
+    async def _finish_opened(self, response: ProduceResponse) -> ProduceResponse | NoReply:
+        """Goes on with partitions that have been opened; the time that the client gives is for that, too."""
+        unopened, self._unopened = self._unopened, []
+        await asyncio.wait({each.opening for each in unopened}, timeout=self._timeout_ms / 1000)
+        for each in unopened:
+            shard = self._same_shard(each.partition, each.topic_id)
+            if isinstance(shard, Refused):
+                refuse(each.response, shard)
+            else:
+                self._prepare(shard, each.records, each.response)
+        return await _awaited(self.finish(response))
 
     async def _finish_prepared(self, response: ProduceResponse) -> ProduceResponse | NoReply:
         """Appends the batches that a thread prepares, then does the rest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from ottla.broker.cluster import Cluster
@@ -71,6 +72,13 @@ class LedPartitions:
     def is_replaying(self, topic: Topic, partition: int) -> bool:
         """Whether the partition is claimed and cannot be used yet."""
         return self._opener.is_replaying(PartitionRef(topic.name, partition, topic.topic_id))
+
+    def opening(self, topic: str, partition: int) -> asyncio.Future[None] | None:
+        """When a partition can be used whose engine is at work on the claim; None if it is not."""
+        known = self._cluster.catalog.topics.get(topic)
+        if known is None:
+            return None
+        return self._opener.opening(PartitionRef(topic, partition, known.topic_id))
 
     def reconfigure(self) -> None:
         """Gives every open partition its topic's options again."""

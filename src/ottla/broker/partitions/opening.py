@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -53,6 +54,8 @@ class PartitionOpener:
         self._ready = ready
         self._offline: dict[PartitionRef, Offline] = {}
         self._pending: dict[PartitionRef, None] = {}
+        # Of claims that the engine could not make at once: done when the partition is replayed, or cannot be used.
+        self._waiters: dict[PartitionRef, asyncio.Future[None]] = {}
         self._replays = ReplayQueue(self._replayed, self._replay_failed, self._is_led)
 
     def open(self, ref: PartitionRef, topic: Topic) -> ErrorCode:
@@ -65,16 +68,28 @@ class PartitionOpener:
         """Whether the partition is claimed, and its replay goes on."""
         return ref in self._replays
 
+    def opening(self, ref: PartitionRef) -> asyncio.Future[None] | None:
+        """When the partition is open, or is known to be of no use here; None if no claim of the engine is awaited."""
+        return self._waiters.get(ref)
+
+    def _end_wait(self, ref: PartitionRef) -> None:
+        waiter = self._waiters.pop(ref, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
     def drop(self, ref: PartitionRef) -> None:
         """Forgets a partition that another node leads, or whose topic was deleted."""
         self._offline.pop(ref, None)
         self._pending.pop(ref, None)
         self._replays.drop(ref)
+        self._end_wait(ref)
 
     def stop(self) -> None:
         """Opens nothing more."""
         self._pending.clear()
         self._replays.clear()
+        for ref in list(self._waiters):
+            self._end_wait(ref)
 
     def _is_led(self, ref: PartitionRef) -> bool:
         topic = self._cluster.catalog.topics_by_id.get(ref.topic_id)
@@ -88,6 +103,8 @@ class PartitionOpener:
             self._replays.begin(replay)
         except ClaimPendingError as error:
             self._pending[ref] = None
+            if ref not in self._waiters:
+                self._waiters[ref] = asyncio.get_running_loop().create_future()
             error.done.add_done_callback(lambda _: self._open_pending(ref))
             return ErrorCode.KAFKA_STORAGE_ERROR
         except (StorageError, CorruptRecordsError) as error:
@@ -107,6 +124,8 @@ class PartitionOpener:
         topic = self._cluster.catalog.topics_by_id.get(ref.topic_id)
         if topic is not None and self._leads(topic, ref.partition):
             self._open(ref, topic)
+        else:
+            self._end_wait(ref)
 
     def _replayed(self, replay: Replay) -> None:
         ref = replay.log.ref
@@ -114,11 +133,13 @@ class PartitionOpener:
             text = "partition %(topic)s-%(partition)d is online again"
             logger.info("partition_online", text, topic=ref.topic, partition=ref.partition)
         self._ready(replay)
+        self._end_wait(ref)
 
     def _replay_failed(self, replay: Replay, error: StorageError | CorruptRecordsError) -> None:
         # After another claim, or a deletion, the partition is not this node's any more.
         if not isinstance(error, FencedError):
             self._take_offline(replay.log.ref, error, replay.log)
+        self._end_wait(replay.log.ref)
 
     # Partitions that could not be opened.
 
@@ -139,6 +160,7 @@ class PartitionOpener:
             fields = {"topic": ref.topic, "partition": ref.partition, "reason": str(error)}
             logger.error("partition_offline", text, **fields)
         self._note_offline(ref, error)
+        self._end_wait(ref)
 
     def _note_offline(self, ref: PartitionRef, error: Exception) -> None:
         known = self._offline.get(ref)
