@@ -87,19 +87,19 @@ def test_a_demo_that_fails_leaves_no_process_and_no_file(
 def test_ctrl_c_in_the_middle_ends_everything(temporary: Path) -> None:
     needs_spark()
     needs_servers()
-    demo = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "ottla", "demo", "cluster"],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "TMPDIR": str(temporary)},
-    )
-    assert demo.stdout is not None
-    for line in demo.stdout:
-        if "orders done" in line:
-            break
-    demo.send_signal(signal.SIGINT)
-    demo.stdout.read()
-    assert demo.wait(120) == 130
+    ) as demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            if "orders done" in line:
+                break
+        demo.send_signal(signal.SIGINT)
+        demo.stdout.read()
+        assert demo.wait(120) == 130
     deadline = time.monotonic() + 20
     while processes_of(temporary):
         in_time(deadline)

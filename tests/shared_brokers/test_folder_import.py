@@ -286,3 +286,40 @@ def test_the_folder_of_workers_is_imported_whole(with_workers: Path, urls: Stora
         places = [TopicPartition("orders", number) for number in range(6)]
         with ottla.Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
             assert set(consumer.end_offsets(places).values()) == {10}
+
+
+def test_a_log_that_begins_far_from_offset_0_is_imported(urls: StorageUrls, tmp_path: Path) -> None:
+    """Farther than a segment reaches: the log of the storage has to begin there too."""
+    far = 3 << 31
+    folder = tmp_path / "data"
+    with ottla.Broker(data_dir=folder) as broker:
+        servers = broker.bootstrap_servers
+        with ottla.Admin(bootstrap_servers=servers) as admin:
+            admin.create_topics([NewTopic("orders", 1)])
+        with ottla.Producer(bootstrap_servers=servers) as producer:
+            producer.send("orders", b"one").result(10)
+    (segment,) = (folder / "orders-0").glob("*.log")
+    batch = segment.read_bytes()
+    for each in (folder / "orders-0").iterdir():
+        if each.name != "partition.metadata":
+            each.unlink()
+    # The base offset is not part of the checksum.
+    moved = far.to_bytes(8, "big") + batch[8:]
+    (folder / "orders-0" / f"{far:020}.log").write_bytes(moved)
+    for each in folder.glob("*checkpoint*"):
+        each.unlink()
+    (folder / ".kafka_cleanshutdown").unlink()
+    place = TopicPartition("orders", 0)
+    assert run_import(folder, urls) == 0
+    with ottla.Broker(storage=urls.storage) as broker:
+        servers = broker.bootstrap_servers
+        with ottla.Producer(bootstrap_servers=servers) as producer:
+            assert producer.send("orders", b"two").result(30).offset == far + 1
+        with ottla.Consumer(bootstrap_servers=servers) as consumer:
+            assert consumer.beginning_offsets([place]) == {place: far}
+            consumer.assign([place])
+            consumer.seek(place, far)
+            found: list[bytes | None] = []
+            while len(found) < 2:
+                found += [each.value for each in consumer.poll(5.0)]
+    assert found == [b"one", b"two"]

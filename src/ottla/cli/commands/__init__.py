@@ -24,7 +24,7 @@ SUMMARIES: Final = {
     "offsets": "show first, last or other offsets of partitions",
     "records": "delete records",
     "cluster": "show brokers, versions, disks, features and controllers",
-    "storage": "make, upgrade and check the storage that brokers share",
+    "storage": "make, upgrade, check and fill the storage that brokers share",
     "log": "look into the files of a data folder",
     "console": "show a cluster as a web page",
     "perf": "measure how fast a cluster is",
