@@ -348,8 +348,28 @@ class Claims:
         for partition_id, (log, settled_offset) in before.items():
             known = found.get(partition_id)
             # A partition that is gone was deleted, which the table of holders tells.
-            if known is not None and known.end_offset < settled_offset and log.is_open:
+            if known is None or not log.is_open:
+                continue
+            if known.end_offset < settled_offset:
                 log.lose(lost_records(log.ref, known.end_offset, settled_offset))
+            elif known.epoch < log.epoch:
+                log.lose(lost_claim(log.ref, known.epoch, log.epoch))
+
+
+def lost_claim(ref: PartitionRef, epoch: int, known_epoch: int) -> DamagedError:
+    """The sequencer has gone back in time to before a claim: whoever claims next gets its epoch once more."""
+    logger.error(
+        "claim_lost",
+        "partition %(topic)s-%(partition)d is offline: it is at epoch %(epoch)d, and was claimed at epoch"
+        " %(known_epoch)d",
+        topic=ref.topic,
+        partition=ref.partition,
+        epoch=epoch,
+        known_epoch=known_epoch,
+    )
+    return DamagedError(
+        f"{ref.topic}-{ref.partition} is at epoch {epoch}, and was claimed at epoch {known_epoch}"
+    )
 
 
 def lost_records(ref: PartitionRef, end_offset: int, known_end: int) -> DamagedError:

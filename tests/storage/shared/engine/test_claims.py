@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -19,7 +19,7 @@ from tests.storage.shared.engine.brokers import (
 )
 from tests.storage.shared.engine.conftest import Play
 
-from ottla.ports import ClaimPendingError, FencedError, PartitionRef, StorageError
+from ottla.ports import ClaimPendingError, DamagedError, FencedError, PartitionRef, StorageError
 from ottla.storage.shared.store import SharedStore
 
 OLD, NEW = ref_of(number=1), ref_of(number=2)
@@ -61,9 +61,9 @@ def begin_opening(store: SharedStore, ref: PartitionRef) -> asyncio.Future[None]
     return done
 
 
-async def until_called(seam: Seam, methods: Iterable[str]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     for _ in range(2000):
-        if all(seam.calls[method] for method in methods):
+        if condition():
             return
         await asyncio.sleep(0.001)
     raise TimeoutError
@@ -144,7 +144,7 @@ def test_a_partition_that_is_released_while_it_is_opened_is_led_by_the_next(
         await one.leases.claim([OLD])
         held = seam.hold("open")
         opened = begin_opening(one, OLD)
-        await until_called(seam, ["open"])
+        await until(lambda: seam.calls["open"] > 0)
         if is_open:
             held.set()
             await opened
@@ -210,7 +210,7 @@ def test_the_answer_of_a_claim_belongs_to_the_session_that_asked(play: Play, beg
             if begin == "bulk"
             else begin_opening(one, OLD)
         )
-        await until_called(seam, ["claim"])
+        await until(lambda: seam.calls["claim"] > 0)
         await another_session(machine, one, two)
         held.set()
         await asyncio.wait([claim])
@@ -236,7 +236,7 @@ def test_a_log_whose_claim_ends_while_it_is_opened_is_not_handed_out(play: Play,
         await one.leases.claim([OLD, ref_of(partition=9)])
         held = seam.hold_answers("open")
         opened = begin_opening(one, OLD)
-        await until_called(seam, ["open"])
+        await until(lambda: seam.calls["open"] > 0)
         if when == "session":
             await another_session(machine, one, two)
         elif when == "deletion":
@@ -275,5 +275,84 @@ def test_a_log_that_waits_to_be_handed_out_ends_with_its_claim(play: Play, end: 
         await two.catalog.commit({"next": 1}, two.catalog.revision)
         await one.holders.catch_up()
         assert not one.claims.has(OLD)
+
+    play(scenario)
+
+
+def test_a_log_whose_claim_the_database_has_forgotten_is_lost(play: Play) -> None:
+    """After it went back in time somebody else gets the same epoch: ends alone do not tell."""
+
+    async def scenario(machine: Machine) -> None:
+        one, seam, _ = await two_brokers(machine)
+        one.leases.follow(lambda: None, lambda: None, lambda ref: True)
+        log = await claimed(one)
+        kept = await claimed(one, ref_of(partition=1))
+        await append(log, 3)
+        (partition,) = (each for each in machine.state.partitions.values() if each.ref == log.ref)
+        partition.epoch -= 1
+        seam.is_down = True
+        assert not await one.session.beat()
+        seam.is_down = False
+        assert await one.session.beat()
+        await until(lambda: not log.is_open)
+        assert isinstance(log.lost, DamagedError)
+        assert kept.is_open
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("what", ["catalog", "holders"])
+def test_a_broker_leads_nothing_when_the_database_went_back(play: Play, what: str) -> None:
+    async def scenario(machine: Machine) -> None:
+        one, _, two = await two_brokers(machine)
+        await set_topics(two, OLD.topic_id.int)
+        await one.catalog.catch_up()
+        log = await claimed(one, OLD)
+        assert await one.session.beat()
+        assert one.session.may_lead()
+        if what == "catalog":
+            machine.state.catalog_revision -= 1
+        else:
+            machine.state.holders_revision -= 1
+        assert await one.session.beat()
+        assert not one.session.may_lead()
+        assert not log.is_open
+        machine.state.catalog_revision += 2
+        machine.state.holders_revision += 2
+        assert await one.session.beat()
+        assert not one.session.may_lead(), "its copies are wrong for good"
+
+    play(scenario)
+
+
+def test_what_is_told_while_a_broker_catches_up_is_caught_up_with(play: Play) -> None:
+    async def scenario(machine: Machine) -> None:
+        one, seam, two = await two_brokers(machine)
+        await set_topics(two, 1)
+        await one.catalog.catch_up()
+        await two.leases.claim([OLD])
+        held = seam.hold_answers("holders")
+        seam.calls.clear()
+        assert await one.session.beat()
+        await until(lambda: seam.calls["holders"] > 0)
+        await set_topics(two, 1, 2)
+        await two.leases.claim([NEW])
+        assert await one.session.beat()
+        held.set()
+        await until(lambda: one.leases.holding(NEW) is not None)
+        assert one.catalog.revision == two.catalog.revision
+
+    play(scenario)
+
+
+def test_a_deletion_that_failed_goes_on_with_the_next_heartbeat(play: Play) -> None:
+    async def scenario(machine: Machine) -> None:
+        one, seam = await machine.broker("one", replace(QUICK, write_budget_seconds=0.0))
+        await claimed(one)
+        seam.lost_before["delete"] = 1
+        one.delete(ref_of())
+        await until(lambda: seam.calls["delete"] == 1)
+        assert await one.session.beat()
+        await until(lambda: not machine.state.partitions)
 
     play(scenario)
