@@ -151,7 +151,10 @@ def told_in_the_source() -> dict[str, set[str] | None]:
                     is_helper = re.search(r"\blog_|\b_log_|refusals", ast.unparse(node.func))
                     direct = is_helper is None and None not in names
                     fields = {name for name in names if name} if direct else None
-                    found[event.value] = found.get(event.value) or fields
+                    earlier = found.get(event.value)
+                    found[event.value] = (
+                        earlier | fields if earlier and fields else earlier or fields
+                    )
     return found
 
 

@@ -2,7 +2,7 @@
 
 CAMPAIGN_SEED       the seed; random, and printed, unless given
 CAMPAIGN_PARTS      which parts to run: examples,wire,plain,plain-groups,logins,handshakes,batches,disk,torn,sim,scale,
-                    groups,faults,spark,kafka,packaging,history,hostile
+                    groups,faults,spark,kafka,packaging,shared,history,hostile
 CAMPAIGN_ROUNDS     rounds of all tests that Hypothesis makes examples for (10), each with examples that no other has
 CAMPAIGN_FRAMES     mutated frames (1,000,000)
 CAMPAIGN_RECEIVES   receives of Produce frames by two brokers that must not differ (500,000)
@@ -190,6 +190,12 @@ def packaging(folder: Path, seed: int) -> str:
     return marked("tests/packaging", folder, seed)
 
 
+def shared(folder: Path, seed: int) -> str:
+    """Three brokers on one storage: other clients, and 100,000 records copied while copiers and brokers are killed."""
+    marked("tests/clients", folder, seed)
+    return marked("tests/shared_brokers", folder, seed)
+
+
 def history(folder: Path, seed: int) -> str:
     # Histories of failures stay where they are, for whoever looks into them.
     keep = Path(tempfile.mkdtemp(prefix="ottla-history-"))
@@ -221,6 +227,7 @@ PARTS: dict[str, Callable[[Path, int], str]] = {
     "spark": spark,
     "kafka": kafka,
     "packaging": packaging,
+    "shared": shared,
     "history": history,
     "hostile": hostile,
 }

@@ -23,17 +23,26 @@ from types import FrameType
 from tests.history.brokers import DIED, BrokerProcess, MutantProcess, MutantWorkers, WorkerProcesses
 from tests.history.mutants import MUTANTS
 from tests.history.round import SETTINGS, Report, Round
+from tests.history.shared_brokers import SharedBrokers, SharedBrokersWithBucket
+from tests.history.shared_mutants import SHARED_MUTANTS
+from tests.storage.shared.sequencer.sql_bugs import SQL_BUGS
 
 from ottla.broker.crashpoints import CrashPoint
 
 ROUND_SECONDS = 25.0
 MUTANT_ROUNDS = 4
 # The settings that can run with a bug.
-MUTANT_BROKERS: dict[type[BrokerProcess], type[MutantProcess | MutantWorkers]] = {
+MUTANT_BROKERS: dict[type[BrokerProcess], type[MutantProcess | MutantWorkers | SharedBrokers]] = {
     BrokerProcess: MutantProcess,
     WorkerProcesses: MutantWorkers,
+    SharedBrokers: SharedBrokers,
+    SharedBrokersWithBucket: SharedBrokersWithBucket,
 }
+# Of brokers on shared storage; tests of the sequencer find those of SQL that need two calls at the same moment.
+ALL_SHARED_MUTANTS = (*SHARED_MUTANTS, *SQL_BUGS)
 MOST_PRINTED = 20
+# Rounds that fail one after the other have the same reason.
+MOST_FAILED = 20
 
 
 def run_round(setting: str, seed: int, seconds: float, folder: Path) -> Report | None:
@@ -66,7 +75,7 @@ def run_for(
     end = time.monotonic() + minutes * 60
     failed = number = 0
     counts: Counter[str] = Counter()
-    while number == 0 or time.monotonic() < end:
+    while number == 0 or (time.monotonic() < end and failed < MOST_FAILED):
         setting = names[number % len(names)]
         folder = keep / f"{setting}-{seed + number}"
         report = run_round(setting, seed + number, seconds, folder)
@@ -112,15 +121,25 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--setting", nargs="+", choices=SETTINGS, help="one or more of all")
     parser.add_argument("--keep", type=Path, help="where histories of failures are kept")
     parser.add_argument(
-        "--mutants", nargs="*", choices=MUTANTS, help="run brokers with bugs: these, or all"
+        "--mutants",
+        nargs="*",
+        choices=(*MUTANTS, *ALL_SHARED_MUTANTS),
+        help="run brokers with bugs: these, or all that the setting has",
     )
     options = parser.parse_args(arguments)
     keep = options.keep or Path(tempfile.mkdtemp(prefix="ottla-history-"))
     if options.mutants is not None:
-        names = options.mutants or list(MUTANTS)
         (setting, *others) = options.setting or ["one"]
         if others or SETTINGS[setting].broker not in MUTANT_BROKERS:
-            parser.error("--mutants takes one setting, of one node or of workers")
+            parser.error(
+                "--mutants takes one setting, of one node, of workers or on shared storage"
+            )
+        is_shared = issubclass(SETTINGS[setting].broker, SharedBrokers)
+        known = SHARED_MUTANTS if is_shared else MUTANTS
+        names = options.mutants or list(known)
+        allowed = ALL_SHARED_MUTANTS if is_shared else tuple(MUTANTS)
+        if not set(names) <= set(allowed):
+            parser.error(f"the setting {setting} has {', '.join(allowed)}")
         return bool(find_mutants(names, setting, options.seed, options.seconds, keep))
     settings = options.setting or list(SETTINGS)
     rounds, failed = run_for(options.minutes, options.seed, keep, settings, options.seconds)

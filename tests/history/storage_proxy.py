@@ -39,10 +39,10 @@ class StorageProxy:
         self._trouble = Trouble.NONE
         self._delay_seconds = 0.0
         self._is_over = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
         self._accepting: asyncio.Server | None = None
         # How many answers were lost, connections cut, and requests refused.
         self.lost_answers = 0
@@ -51,10 +51,14 @@ class StorageProxy:
     # Called by the run's thread.
 
     def start(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
         self._call(self._open)
 
     def stop(self) -> None:
+        assert self._loop is not None
+        assert self._thread is not None
         self._call(self._close)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(STOP_SECONDS)
@@ -81,6 +85,7 @@ class StorageProxy:
         self._call(cut)
 
     def _call(self, work: Callable[[], object]) -> None:
+        assert self._loop is not None
         asyncio.run_coroutine_threadsafe(work(), self._loop).result(STOP_SECONDS)  # type: ignore[arg-type]
 
     # On the loop.

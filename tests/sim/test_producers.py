@@ -21,6 +21,7 @@ MUTANT_SEEDS = 60
 # Seeds that found something, and what that was.
 FOUND = {
     194558089: "records had the brokers' time, of before it was set back: a fault of the scenario",
+    112: "an append that failed in the turn in which its time was over was acknowledged",
     8410785: "a node stood still for 14.7 s of the 15 s in which producers recover: a fault of the scenario",
 }
 

@@ -450,13 +450,17 @@ class RunningBroker:
     async def _stop(self) -> None:
         if self._monitoring is not None:
             self._monitoring.stopping()
-        await self.stop_listening()
-        for server in self.servers.values():
-            server.node.audit.close(self.cluster.clock.monotonic_seconds())
-            server.node.partitions.close()
-        for node_id in list(self._reserved):
-            self._release_port(node_id)
-        await settled(self.cluster.store.close())
+        try:
+            await self.stop_listening()
+        finally:
+            try:
+                for server in self.servers.values():
+                    server.node.audit.close(self.cluster.clock.monotonic_seconds())
+                    server.node.partitions.close()
+                for node_id in list(self._reserved):
+                    self._release_port(node_id)
+            finally:
+                await settled(self.cluster.store.close())
 
     async def stop_listening(self) -> None:
         """Finishes accepted requests, and accepts no more."""

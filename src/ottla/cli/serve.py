@@ -31,7 +31,11 @@ from ottla.event_loop import new_event_loop
 from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports.errors import InUseError
-from ottla.storage.shared.storage_urls import StorageUrls, read_urls
+from ottla.storage.shared.storage_urls import (
+    StorageUrls,
+    read_urls,
+    variables_of_shown_secrets,
+)
 from ottla.version import VERSION
 
 if TYPE_CHECKING:
@@ -96,6 +100,8 @@ def serve(arguments: Arguments) -> int:
             options=", ".join(file.without_effect),
         )
     _warn_of_shown_passwords(arguments.users)
+    if settings.storage is not None:
+        _warn_of_shown_urls(arguments.storage, arguments.objects)
     if arguments.workers > 1:
         from ottla.cli.worker_serve import serve_with_workers
 
@@ -267,6 +273,17 @@ def _warn_of_shown_passwords(texts: Sequence[str]) -> None:
                 "write it into a file that only this user can read, and give --user %(user)s:@FILE",
                 user=name,
             )
+
+
+def _warn_of_shown_urls(storage: str | None, objects: str | None) -> None:
+    for flag, variable in variables_of_shown_secrets(storage, objects).items():
+        logger.warning(
+            "storage_secret_on_command_line",
+            "the URL of %(flag)s has a secret, and is on the command line, where others on this machine can see it: "
+            "write it into a file that only this user can read, and give %(flag)s @FILE, or set %(variable)s",
+            flag=flag,
+            variable=variable,
+        )
 
 
 def _storage_of(arguments: Arguments) -> StorageUrls | None:

@@ -69,6 +69,26 @@ def test_answers_may_come_in_any_order() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("error", [UnicodeError("no host name"), ValueError("no certificate")])
+def test_whatever_fails_an_attempt_the_next_request_makes_another(error: Exception) -> None:
+    async def scenario(_: PeerLink, peer: ScriptedPeer) -> None:
+        failures = [error]
+
+        def tls_of(_node_id: int) -> None:
+            if failures:
+                raise failures.pop()
+
+        link = PeerLink(OWN, OTHER, peer.connect, NO_PAUSE, tls_of)
+        assert str(error) in await failure(ask(link, 0))
+        answer = ask(link, 1)
+        await peer.connected(2)
+        assert await peer.answer_next() == 1
+        assert number_in(await answer) == 1
+        link.close()
+
+    play(scenario)
+
+
 def test_requests_of_one_turn_are_written_together() -> None:
     async def scenario(link: PeerLink, peer: ScriptedPeer) -> None:
         first = ask(link, 0)

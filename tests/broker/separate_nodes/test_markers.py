@@ -10,8 +10,10 @@ import pytest
 from tests.broker.separate_nodes.processes_of_nodes import Process, SeparateNodes
 from tests.broker.separate_nodes.test_catalog_changes import create, delete
 
+from ottla.broker.coordination.transaction_markers import Errand, MarkerSender
 from ottla.broker.partitions.shard import Shard
 from ottla.errors import ErrorCode
+from ottla.model import TopicPartition
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -180,3 +182,22 @@ def test_a_coordinator_that_is_started_again_sends_the_markers_that_are_missing(
         assert shard.log.end_offset == 1
 
     run(scenario)
+
+
+def test_a_broker_that_takes_an_unknown_topic_for_a_written_marker_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handle_errors = MarkerSender._handle_errors
+
+    def believe_unknown(
+        self: MarkerSender, errand: Errand, errors: dict[TopicPartition, int]
+    ) -> None:
+        believed = {
+            partition: NONE if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error
+            for partition, error in errors.items()
+        }
+        handle_errors(self, errand, believed)
+
+    monkeypatch.setattr(MarkerSender, "_handle_errors", believe_unknown)
+    with pytest.raises(AssertionError, match="no marker is written yet"):
+        test_a_leader_that_does_not_know_the_topic_yet_gets_its_marker_later(0)

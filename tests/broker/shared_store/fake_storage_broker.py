@@ -19,7 +19,8 @@ from ottla.client.raw import RawConnection
 from ottla.ports import Clock
 from ottla.storage.shared.objects.memory import MemoryObjects
 from ottla.storage.shared.open_store import open_shared_store
-from ottla.storage.shared.sequencer.memory import MemorySequencer, MemorySequencerState
+from ottla.storage.shared.options import SharedOptions
+from ottla.storage.shared.sequencer.memory import CallSeam, MemorySequencer, MemorySequencerState
 from ottla.storage.shared.sequencer.records import BrokerDescription
 from ottla.storage.shared.store import SharedStore
 
@@ -28,6 +29,9 @@ RUNNING: set[FakeStorageBroker] = set()
 
 class FakeStorageBroker(ottla.Broker):
     """One broker of a cluster of its own; it starts when its coordinators are loaded."""
+
+    seam: CallSeam | None = None
+    options = SharedOptions()
 
     def start(self) -> Self:
         if self._settings.nodes > 1:
@@ -47,7 +51,8 @@ class FakeStorageBroker(ottla.Broker):
         async def open_store(name: str, node_id: int | None, clock: Clock) -> SharedStore:
             state = MemorySequencerState(clock=clock, cluster_id="S" * 22)
             broker = BrokerDescription(name, node_id, {}, {}, "", None)
-            return await open_shared_store(MemorySequencer(state), objects, broker, clock)
+            sequencer = MemorySequencer(state, self.seam)
+            return await open_shared_store(sequencer, objects, broker, clock, options=self.options)
 
         return start_shared_broker(settings, open_store)
 

@@ -7,7 +7,8 @@ lead it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -16,7 +17,6 @@ from ottla.broker.partitions.led_partitions import LedPartitions
 from ottla.core.catalog import Catalog
 from ottla.core.leader_balance import BalancedTopic, PartitionKey, balanced_leaders
 from ottla.events import EventLog
-from ottla.model import NO_LEADER
 from ottla.ports import Clock, FencedError, PartitionRef, StorageError
 
 logger = EventLog(__name__)
@@ -69,9 +69,17 @@ class LeaseKeeper:
         """Hands all partitions over to the others, and claims none any more."""
         await self._cancel()
         held = [ref for ref in self._refs() if self._is_own(ref)]
-        for portion in _portions(held, CLAIMS_AT_ONCE):
-            # Whoever is live takes them at once.
-            await self._release(dict.fromkeys(portion))
+        try:
+            for portion in _portions(held, CLAIMS_AT_ONCE):
+                # Whoever is live takes them at once.
+                await self._release(dict.fromkeys(portion))
+        except StorageError as error:
+            # The next portion would wait as long in vain. The store tries all of them once more when it is closed.
+            logger.warning(
+                "leases_not_kept",
+                "partitions were not released before the stop, others lead them when the lease has run out: %(reason)s",
+                reason=str(error),
+            )
 
     async def kill(self) -> None:
         """Leaves everything as it is."""
@@ -234,17 +242,20 @@ class LeaseKeeper:
                 if not isinstance(error, BaseException)
             ]
             await self._leases.release({ref: wanted[ref] for ref in settled})
-            for ref in settled:
-                node_id = wanted[ref]
-                logger.info(
-                    "partition_released",
-                    "partition %(topic)s-%(partition)d is released for node %(node)d",
-                    topic=ref.topic,
-                    partition=ref.partition,
-                    node=NO_LEADER if node_id is None else node_id,
-                )
+            _log_released(Counter(wanted[ref] for ref in settled))
         finally:
             leaving.difference_update(own)
+
+
+def _log_released(counts: Mapping[int | None, int]) -> None:
+    """`counts` has how many partitions were released for which node, or for any."""
+    for node_id, count in counts.items():
+        if node_id is not None:
+            text = "%(partitions)d partition(s) are released for node %(node)d"
+            logger.info("partitions_released", text, partitions=count, node=node_id)
+        else:
+            text = "%(partitions)d partition(s) are released"
+            logger.info("partitions_released", text, partitions=count)
 
 
 def _portions(refs: Sequence[PartitionRef], size: int) -> Iterable[Sequence[PartitionRef]]:

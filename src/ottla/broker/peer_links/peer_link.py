@@ -146,33 +146,38 @@ class PeerLink:
         """Connects, and sends what has been waiting for that."""
         made = PeerSocket(self._answered, self._write_soon, self._lost)
         try:
-            async with asyncio.timeout(self._limits.answer_seconds):
-                connected = await self._connect(self._node_id)
-            try:
-                tls = self._tls_of(self._node_id)
-                # A peer is known by its certificate, not by a host name.
-                name = None if tls is None else ""
-                await self._loop.create_connection(
-                    lambda: made, sock=connected, ssl=tls, server_hostname=name
-                )
-            except BaseException:
-                connected.close()
-                raise
+            await self._connect_socket(made)
         except asyncio.CancelledError:
             made.close()
             raise
-        except OSError as error:
-            self._connecting = None
-            reason = "no connection in time" if isinstance(error, TimeoutError) else str(error)
-            self._pause(reason)
+        # What a member says of itself may be no host name (UnicodeError), or no certificate (ssl.SSLError, ValueError).
+        except Exception as error:
+            made.close()
+            reason = str(error) or type(error).__name__
+            self._pause("no connection in time" if isinstance(error, TimeoutError) else reason)
             return
-        self._connecting = None
+        finally:
+            self._connecting = None
         self._socket = made
         self._last_received = 0.0
         if made.end_reason is not None:
             self._lost(made, made.end_reason)
         else:
             self._write_soon()
+
+    async def _connect_socket(self, made: PeerSocket) -> None:
+        async with asyncio.timeout(self._limits.answer_seconds):
+            connected = await self._connect(self._node_id)
+        try:
+            tls = self._tls_of(self._node_id)
+            # A peer is known by its certificate, not by a host name.
+            name = None if tls is None else ""
+            await self._loop.create_connection(
+                lambda: made, sock=connected, ssl=tls, server_hostname=name
+            )
+        except BaseException:
+            connected.close()
+            raise
 
     def _lost(self, lost: PeerSocket, reason: str) -> None:
         if lost is self._socket:

@@ -129,16 +129,10 @@ class _DurableResponse:
         self._left -= 1
         if not self._left:
             self._timeouts.remove(self, self._timeout_ms)
-        failure = None if done.cancelled() else done.exception()
+        error = _error_of(done)
         if self.answer.done():
             return
-        if done.cancelled() or failure is not None:
-            # Another node leads the partition now and has found what was written: the client asks that one.
-            error = (
-                ErrorCode.NOT_LEADER_OR_FOLLOWER
-                if isinstance(failure, FencedError)
-                else ErrorCode.KAFKA_STORAGE_ERROR
-            )
+        if error is not ErrorCode.NONE:
             refuse(partition, Refused(error))
         if not self._left:
             self._respond()
@@ -148,13 +142,25 @@ class _DurableResponse:
         if self.answer.done():
             return
         for partition, settled in self._unsettled:
-            if not settled.done():
-                refuse(partition, Refused(ErrorCode.REQUEST_TIMED_OUT))
+            # What has failed in this turn of the loop is not noted yet: after a pause both are due at once.
+            error = _error_of(settled) if settled.done() else ErrorCode.REQUEST_TIMED_OUT
+            if error is not ErrorCode.NONE:
+                refuse(partition, Refused(error))
         self._respond()
 
     def _respond(self) -> None:
         self._finish()
         self.answer.set_result(self._response)
+
+
+def _error_of(settled: asyncio.Future[None]) -> ErrorCode:
+    """What a client is told of an append that is durable or has failed."""
+    failure = None if settled.cancelled() else settled.exception()
+    if failure is None and not settled.cancelled():
+        return ErrorCode.NONE
+    # Another node leads the partition now and has found what was written: the client asks that one.
+    is_fenced = isinstance(failure, FencedError)
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_fenced else ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def _name_leaders(node: Node, response: ProduceResponse, caller: Caller) -> None:

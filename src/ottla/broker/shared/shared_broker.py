@@ -24,12 +24,15 @@ from ottla.broker.security.first_users import change_users
 from ottla.broker.workers.worker_sockets import BoundListeners
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigError
+from ottla.events import EventLog
 from ottla.model import Endpoint
 from ottla.ports import Clock, LogStore
 from ottla.ports.futures import settled
 from ottla.ports.leases import BrokerAddresses, Leases
 from ottla.storage.shared.cluster_storage import open_as_broker
 from ottla.storage.shared.storage_urls import StorageUrls
+
+logger = EventLog(__name__)
 
 
 class SharedLogStore(LogStore, Protocol):
@@ -132,9 +135,16 @@ class SharedBroker(RunningBroker):
         self._known_live = live
 
     async def stop_listening(self) -> None:
-        await super().stop_listening()
-        if self._keeper is not None:
-            await self._keeper.stop()
+        try:
+            await super().stop_listening()
+        finally:
+            try:
+                if self._keeper is not None:
+                    await self._keeper.stop()
+            finally:
+                self._close_links()
+
+    def _close_links(self) -> None:
         self._relays.close()
         self._peer_listener.close()
         self._peers.close()
@@ -142,9 +152,7 @@ class SharedBroker(RunningBroker):
     async def kill(self) -> None:
         if self._keeper is not None:
             await self._keeper.kill()
-        self._relays.close()
-        self._peer_listener.close()
-        self._peers.close()
+        self._close_links()
         await super().kill()
         self._store.abandon()
 
@@ -191,12 +199,22 @@ async def start_shared_broker(
         broker = SharedBroker(settings, cluster, store, cluster.leased, instruments, bound, own)
         await broker.start_all()
     except BaseException:
-        if broker is not None:
-            await broker.stop_listening()
-        bound.close()
-        await settled(store.close())
+        try:
+            if broker is not None:
+                await _undone(broker.stop_listening())
+        finally:
+            bound.close()
+            await _undone(settled(store.close()))
         raise
     return broker
+
+
+async def _undone(step: Awaitable[None]) -> None:
+    """A step that undoes a start; its failure must not hide why the start has failed."""
+    try:
+        await step
+    except Exception as error:
+        logger.bug("work_failed", "a failed start was not undone: this is a bug", error)
 
 
 # Addresses.

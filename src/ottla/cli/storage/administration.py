@@ -10,7 +10,11 @@ from ottla.cli.exit_codes import DONE, FAILED
 from ottla.cli.terminal.output import say
 from ottla.cli.terminal.progress import Terminal
 from ottla.errors import ConfigError
-from ottla.storage.shared.storage_urls import StorageUrls, read_urls
+from ottla.storage.shared.storage_urls import (
+    StorageUrls,
+    read_urls,
+    variables_of_shown_secrets,
+)
 
 if TYPE_CHECKING:
     from ottla.storage.transfer.folder_import import ImportCounts
@@ -23,6 +27,12 @@ def urls_of(arguments: Arguments) -> StorageUrls:
     urls = read_urls(arguments.storage, arguments.objects)
     if urls is None:
         raise ConfigError("no storage is given: --storage postgresql://user@host/database")
+    shown = variables_of_shown_secrets(arguments.storage, arguments.objects)
+    for flag, variable in shown.items():
+        say(
+            f"warning: the URL of {flag} has a secret, and is on the command line, where others on this machine can see"
+            f" it: write it into a file that only this user can read, and give {flag} @FILE, or set {variable}"
+        )
     return urls
 
 

@@ -44,6 +44,19 @@ def read_urls(
     )
 
 
+def variables_of_shown_secrets(storage: str | None, objects: str | None) -> dict[str, str]:
+    """The flags whose URL has a secret on the command line, with the variable that can have the URL instead."""
+    from ottla.storage.shared.objects.s3_options import parse_s3_url
+    from ottla.storage.shared.sequencer.postgres.database_url import parse_database_url
+
+    found = {}
+    if storage and not storage.startswith(_FILE_SIGN) and parse_database_url(storage).has_password:
+        found["--storage"] = STORAGE_VARIABLE
+    if objects and not objects.startswith(_FILE_SIGN) and parse_s3_url(objects).has_secrets:
+        found["--objects"] = OBJECTS_VARIABLE
+    return found
+
+
 def _text_of(name: str, given: str) -> str:
     if not given.startswith(_FILE_SIGN):
         return given

@@ -44,6 +44,20 @@ def test_the_password_is_in_no_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "has_password"),
+    [
+        ("postgresql://me:a%2Fb%40@[::1]:5433,db2,[::2]/orders", True),
+        ("postgresql://me@db:/orders?password=a@b", True),
+        ("postgresql://me@db/orders?sslpassword=x", True),
+        ("postgresql://me@db:5432/orders?passfile=x", False),
+        ("postgresql:///orders?user=me%40home", False),
+    ],
+)
+def test_it_is_known_whether_there_is_a_password(text: str, has_password: bool) -> None:
+    assert parse_database_url(text).has_password == has_password
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("mysql://me:geheim@db/orders", "begins with postgresql://"),
@@ -55,6 +69,14 @@ def test_the_password_is_in_no_text(text: str) -> None:
         ("postgresql://db/orders?schema=pg_geheim", "up to 50 lower-case letters"),
         ("postgresql://db/orders?schema=", "up to 50 lower-case letters"),
         ("postgresql://db/orders?connect_timeout=0", "a number of seconds"),
+        ("postgresql://me:geheim/x@db/orders", "percent-encode the password"),
+        ("postgresql://me:geheim?x@db/orders", "percent-encode the password"),
+        ("postgresql://me:123?geheim=x@db/orders", "percent-encode the password"),
+        ("postgresql://me:x@1?geheim=x@db/orders", "percent-encode the password"),
+        ("postgresql://me:geheim#x@db/orders", "percent-encode the password"),
+        ("postgresql://me:123#geheim@db/orders", "percent-encode the password"),
+        ("postgresql://me:x@y/geheim@db/orders", "percent-encode the password"),
+        ("postgresql://me:geheim/orders", "percent-encode the password"),
         ("postgresql://db/orders?connect_timeout=x", "a number of seconds"),
     ],
 )

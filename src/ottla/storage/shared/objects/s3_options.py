@@ -87,6 +87,10 @@ class S3Options:
         if not 0 < self.timeout_seconds <= 3600:
             raise ConfigError("the timeout is more than 0 and at most 3600 seconds")
 
+    @property
+    def has_secrets(self) -> bool:
+        return bool(self.secret_access_key or self.session_token)
+
     def __str__(self) -> str:
         """The URL without secrets, for logs and messages."""
         url = f"s3://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")

@@ -106,10 +106,10 @@ class Commits:
             )
             logger.error(
                 "acknowledged_records_lost",
-                "partition %(topic)s-%(partition)d is offline: the store does not end at offset %(offset)d, up to"
+                "partition %(topic)s-%(partition)d is offline: the store does not end at offset %(known_end)d, up to"
                 " which records were acknowledged",
                 topic=log.ref.topic,
                 partition=log.ref.partition,
-                offset=part.base_offset,
+                known_end=part.base_offset,
             )
             part.fail(error)
