@@ -37,6 +37,11 @@ class SlowStore(MemoryStore):
         self._stepping = clock
         self.removed = 0
         self.failing = False
+        self.is_unsynced = False
+
+    def sync_deletions(self) -> None:
+        if self.is_unsynced:
+            raise StorageError("a test")
 
     def delete(self, ref: PartitionRef) -> None:
         if self.failing:
@@ -114,6 +119,27 @@ def test_a_removal_that_is_given_up_is_finished_later() -> None:
         broker.store.failing = False
         await broker.cluster.deletion.finish()
         assert broker.is_clean
+
+    asyncio.run(scenario())
+
+
+def test_data_is_removed_once_however_long_its_end_takes() -> None:
+    """It may be offsets in an open transaction that wait: the store is not asked again every second."""
+
+    async def scenario() -> None:
+        broker = Broker()
+        broker.store.is_unsynced = True
+        broker.delete(NARROW)
+        removed = broker.store.removed
+        assert removed == UNTIMED_STEPS - 1
+        for _ in range(3):
+            await broker.cluster.deletion.finish()
+        assert broker.cluster.catalog.deleting
+        assert broker.store.removed == removed
+        broker.store.is_unsynced = False
+        await broker.cluster.deletion.finish()
+        assert broker.is_clean
+        assert broker.store.removed == removed
 
     asyncio.run(scenario())
 

@@ -53,6 +53,8 @@ class TopicDeletion:
         self._forgetting: dict[uuid.UUID, None] = {}
         # Deleted topics whose data is being removed.
         self._removing: set[uuid.UUID] = set()
+        # Those whose data was removed: the store makes that durable before the catalog forgets them.
+        self._removed: set[uuid.UUID] = set()
 
     async def finish(self) -> None:
         """Goes on with deletions that are not complete."""
@@ -69,7 +71,11 @@ class TopicDeletion:
             asyncio.get_running_loop().call_soon(self.forget_offsets_early, topics)
 
     def remove_data(self) -> Generator[None, None, None]:
-        """Removes the data of deleted topics, a partition per step; the next call retries failed ones."""
+        """Removes the data of deleted topics, a partition per step; the next call retries failed ones.
+
+        Topics that groups cannot forget yet are removed once.
+        """
+        self._removed.intersection_update(self._catalog.deleting)
         found = {
             topic_id: deleted
             for topic_id, deleted in self._catalog.deleting.items()
@@ -80,9 +86,11 @@ class TopicDeletion:
         try:
             for topic_id, deleted in found.items():
                 try:
-                    for partition in range(deleted.partition_count):
-                        self._store.delete(PartitionRef(deleted.name, partition, topic_id))
-                        yield
+                    if topic_id not in self._removed:
+                        for partition in range(deleted.partition_count):
+                            self._store.delete(PartitionRef(deleted.name, partition, topic_id))
+                            yield
+                        self._removed.add(topic_id)
                 except StorageError as error:
                     logger.error(
                         "topic_data_not_deleted",

@@ -65,8 +65,17 @@ class Leases(Protocol):
         """None if the partition was never claimed, as far as is known."""
         ...
 
-    def follow(self, members: Callable[[], None], holdings: Callable[[], None]) -> None:
-        """Has one of these called whenever members, or holdings, have changed."""
+    def follow(
+        self,
+        members: Callable[[], None],
+        holdings: Callable[[], None],
+        exists: Callable[[PartitionRef], bool],
+    ) -> None:
+        """Has one of these called whenever members, or holdings, have changed.
+
+        `exists` tells whether a partition's topic is one of the catalog, with every change that its follower was given.
+        Claims ask it: the partition of a topic that was deleted meanwhile is not claimed.
+        """
         ...
 
     async def describe(self, addresses: BrokerAddresses) -> None:

@@ -58,7 +58,7 @@ class LeaseKeeper:
 
     async def start(self) -> None:
         """Follows the leases, claims what nobody holds, and goes on with both until `stop`."""
-        self._leases.follow(self._members_changed, self._holdings_changed)
+        self._leases.follow(self._members_changed, self._holdings_changed, self._exists)
         self._leaders.grown = self._changed.set
         self._leaders.give = self._give
         self._members_changed()
@@ -107,6 +107,9 @@ class LeaseKeeper:
             if not self._is_own(shard.log.ref):
                 self._partitions.resign_lost(shard.log.ref)
         self._changed.set()
+
+    def _exists(self, ref: PartitionRef) -> bool:
+        return ref.topic_id in self._catalog.topics_by_id
 
     def _is_own(self, ref: PartitionRef) -> bool:
         holding = self._leases.holding(ref)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ottla.config.topic import TopicConfig
@@ -11,6 +12,7 @@ from ottla.events import EventLog
 from ottla.ports import (
     ClaimPendingError,
     DamagedError,
+    FencedError,
     PartitionRef,
     StorageError,
     StorageUnavailableError,
@@ -49,6 +51,10 @@ class Claims:
         self._logs: dict[PartitionRef, SharedLog] = {}
         # Where the logs of earlier claims of this process ended: no later one may end below.
         self._ends: dict[PartitionRef, int] = {}
+        # Those that are being released: nothing claims or opens them meanwhile.
+        self._releasing: set[PartitionRef] = set()
+        # Whether the topic of a partition exists by the catalog, at the revision that `catalog` tells.
+        self.exists: Callable[[PartitionRef], bool] = lambda ref: True
         # The least epoch of the next claim, where clients were told one.
         self.least_epochs: dict[PartitionRef, int] = {}
         session.lost.append(self._session_lost)
@@ -61,7 +67,7 @@ class Claims:
 
     def has(self, ref: PartitionRef) -> bool:
         """Whether a partition is claimed and of use, or is about to be."""
-        if any(ref in known for known in (self._logs, self._held, self._opening)):
+        if any(ref in known for known in (self._logs, self._held, self._opening, self._releasing)):
             return True
         opened = self._opened.get(ref)
         return isinstance(opened, SharedLog) and opened.is_open
@@ -77,34 +83,49 @@ class Claims:
         found: list[Claimed | NotClaimed] = []
         size = self._parts.options.claims_per_call
         for start in range(0, len(refs), size):
-            found += await self._claim_some(refs[start : start + size])
-        for claimed in found:
-            if isinstance(claimed, Claimed):
-                log = self._logs.get(claimed.ref)
-                if log is not None:
-                    log.fence()
-                # Why an earlier claim failed is of no interest any more.
-                self._opened.pop(claimed.ref, None)
-                self._held[claimed.ref] = claimed
+            some = await self._claim_some(refs[start : start + size])
+            # Before the next call: what ends a claim finds it here.
+            for claimed in some:
+                if isinstance(claimed, Claimed):
+                    self._hold(claimed)
+            found += some
         return found
 
+    def _hold(self, claimed: Claimed) -> None:
+        log = self._logs.get(claimed.ref)
+        if log is not None:
+            log.fence()
+        # Why an earlier claim failed is of no interest any more.
+        self._forget_opened(claimed.ref)
+        self._held[claimed.ref] = claimed
+
     async def _claim_some(self, refs: Sequence[PartitionRef]) -> list[Claimed | NotClaimed]:
-        """One call of the sequencer, again after catching up where the catalog was old."""
+        """One call of the sequencer, again after catching up where the catalog was old.
+
+        Partitions of topics that do not exist are STALE. FencedError if the session ends meanwhile.
+        """
+        session = self._session.id
         budget = self._parts.options.claim_budget_seconds
-        outcomes: dict[PartitionRef, Claimed | NotClaimed] = {}
-        left = list(refs)
+        outcomes: dict[PartitionRef, Claimed | NotClaimed] = dict.fromkeys(refs, NotClaimed.STALE)
         for _ in range(_STALE_TRIES):
-            claim = partial(
-                self._parts.sequencer.claim, self._session.id, left, self._catalog.revision
-            )
-            found = await until_available(claim, budget, self._parts.options)
-            outcomes.update(zip(left, found, strict=True))
-            self._note([each for each in found if isinstance(each, Claimed)])
-            left = [ref for ref in left if outcomes[ref] is NotClaimed.STALE]
+            # By the revision that the call names: a topic may have been deleted since the caller looked.
+            left = [ref for ref in refs if outcomes[ref] is NotClaimed.STALE and self.exists(ref)]
             if not left:
                 break
-            await self._catalog.catch_up(budget)
+            claim = partial(self._parts.sequencer.claim, session, left, self._catalog.revision)
+            found = await until_available(claim, budget, self._parts.options)
+            self._check_session(session)
+            outcomes.update(zip(left, found, strict=True))
+            self._note([each for each in found if isinstance(each, Claimed)])
+            if NotClaimed.STALE in found:
+                await self._catalog.catch_up(budget)
+                self._check_session(session)
         return [outcomes[ref] for ref in refs]
+
+    def _check_session(self, session: uuid.UUID) -> None:
+        """What was answered to a session that has ended since is of no use to the next one."""
+        if self._session.id != session:
+            raise FencedError("the session has ended meanwhile, and its claims with it")
 
     def _note(self, claimed: Sequence[Claimed]) -> None:
         self._holders.changed_here(
@@ -123,8 +144,25 @@ class Claims:
 
     async def release(self, wanted: Mapping[PartitionRef, int | None]) -> None:
         """Gives up partitions, each for a node that should take it; everything appended to them is settled before."""
-        logs = [self._logs[ref] for ref in wanted if ref in self._logs]
-        await asyncio.gather(*(log.close() for log in logs))
+        releasing = wanted.keys() - self._releasing
+        self._releasing |= releasing
+        try:
+            await self._close(list(wanted))
+            await self._release(wanted)
+        finally:
+            self._releasing -= releasing
+
+    async def _close(self, refs: Sequence[PartitionRef]) -> None:
+        """Closes logs, also those that are being opened, or were and have not been handed out."""
+        opening = [self._opening[ref] for ref in refs if ref in self._opening]
+        if opening:
+            await asyncio.wait(opening)
+        found = [self._logs.get(ref) for ref in refs] + [
+            self._opened.pop(ref, None) for ref in refs
+        ]
+        await asyncio.gather(*(log.close() for log in found if isinstance(log, SharedLog)))
+
+    async def _release(self, wanted: Mapping[PartitionRef, int | None]) -> None:
         released: dict[PartitionRef, Holder] = {}
         for ref in wanted:
             self._held.pop(ref, None)
@@ -151,6 +189,8 @@ class Claims:
 
     def take(self, ref: PartitionRef, config: TopicConfig) -> SharedLog:
         """The log of a new claim, or of one that `claim_all` made. Raises ClaimPendingError until it is open."""
+        if ref in self._releasing:
+            raise FencedError(f"{ref.topic}-{ref.partition} is being released")
         opened = self._opened.pop(ref, None)
         if isinstance(opened, StorageError):
             raise opened
@@ -190,7 +230,7 @@ class Claims:
             done.set_result(None)
 
     async def _open_claimed(self, ref: PartitionRef, config: TopicConfig) -> SharedLog:
-        await self._delete_namesakes(ref)
+        session = self._session.id
         claimed = self._held.pop(ref, None)
         if claimed is None:
             claimed = await self._claim_one(ref)
@@ -206,19 +246,34 @@ class Claims:
             self._parts.options.claim_budget_seconds,
             self._parts.options,
         )
+        self._check_session(session)
+        holder = self._holders.find(ref)
+        if holder is None or holder.epoch > epoch:
+            raise FencedError(f"{ref} was claimed anew, or deleted, while it was opened")
         return SharedLog(claimed, opened, config, self._parts)
 
     async def _claim_one(self, ref: PartitionRef) -> Claimed:
+        if ref in self._releasing:
+            raise FencedError(f"{ref.topic}-{ref.partition} is being released")
+        # Not those that are learnt of later: they may be newer than this partition.
+        namesakes = self._holders.namesakes(ref)
         (claimed,) = await self._claim_some([ref])
         if claimed is NotClaimed.HELD:
             raise HeldElsewhereError(f"another broker holds {ref.topic}-{ref.partition}")
         if not isinstance(claimed, Claimed):
-            raise StorageError(f"the catalog changes too quickly to claim {ref}")
+            raise StorageError(
+                f"the catalog changes too quickly to claim {ref}"
+                if self.exists(ref)
+                else f"the topic of {ref} was deleted"
+            )
+        await self._delete(namesakes)
         return claimed
 
-    async def _delete_namesakes(self, ref: PartitionRef) -> None:
-        """A topic of the same name has another id, so that the earlier one was deleted."""
-        namesakes = self._holders.namesakes(ref)
+    async def _delete(self, namesakes: Sequence[PartitionRef]) -> None:
+        """Deletes partitions of earlier topics of the same name.
+
+        They were claimed before a claim that was made by the newest catalog, so that their topics are none of that one.
+        """
         if namesakes:
             await until_available(
                 lambda: self._parts.sequencer.delete(namesakes),
@@ -243,6 +298,7 @@ class Claims:
             if log is not None:
                 log.fence()
             self._held.pop(ref, None)
+            self._forget_opened(ref)
             self._ends.pop(ref, None)
             self.least_epochs.pop(ref, None)
         self._holders.forget(refs)
@@ -266,6 +322,12 @@ class Claims:
             if log is not None:
                 log.fence()
             self._held.pop(ref, None)
+            self._forget_opened(ref)
+
+    def _forget_opened(self, ref: PartitionRef) -> None:
+        opened = self._opened.pop(ref, None)
+        if isinstance(opened, SharedLog):
+            opened.fence()
 
     def _fence_older(self, ref: PartitionRef, epoch: int) -> None:
         log = self._logs.get(ref)
@@ -274,6 +336,9 @@ class Claims:
         held = self._held.get(ref)
         if held is not None and held.epoch < epoch:
             del self._held[ref]
+        opened = self._opened.get(ref)
+        if isinstance(opened, SharedLog) and opened.epoch < epoch:
+            self._forget_opened(ref)
 
     async def check_ends(self) -> None:
         """After the sequencer was away: no log may end below what was acknowledged."""
@@ -288,8 +353,28 @@ class Claims:
         for partition_id, (log, settled_offset) in before.items():
             known = found.get(partition_id)
             # A partition that is gone was deleted, which the table of holders tells.
-            if known is not None and known.end_offset < settled_offset and log.is_open:
+            if known is None or not log.is_open:
+                continue
+            if known.end_offset < settled_offset:
                 log.lose(lost_records(log.ref, known.end_offset, settled_offset))
+            elif known.epoch < log.epoch:
+                log.lose(lost_claim(log.ref, known.epoch, log.epoch))
+
+
+def lost_claim(ref: PartitionRef, epoch: int, known_epoch: int) -> DamagedError:
+    """The sequencer has gone back in time to before a claim: whoever claims next gets its epoch once more."""
+    logger.error(
+        "claim_lost",
+        "partition %(topic)s-%(partition)d is offline: it is at epoch %(epoch)d, and was claimed at epoch"
+        " %(known_epoch)d",
+        topic=ref.topic,
+        partition=ref.partition,
+        epoch=epoch,
+        known_epoch=known_epoch,
+    )
+    return DamagedError(
+        f"{ref.topic}-{ref.partition} is at epoch {epoch}, and was claimed at epoch {known_epoch}"
+    )
 
 
 def lost_records(ref: PartitionRef, end_offset: int, known_end: int) -> DamagedError:

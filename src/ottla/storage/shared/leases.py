@@ -63,9 +63,15 @@ class SharedLeases:
         member = self._live.get(holder.node_id)
         return member is not None and member.session == holder.session
 
-    def follow(self, members: Callable[[], None], holdings: Callable[[], None]) -> None:
+    def follow(
+        self,
+        members: Callable[[], None],
+        holdings: Callable[[], None],
+        exists: Callable[[PartitionRef], bool],
+    ) -> None:
         self._members_follower = members
         self._holdings_follower = holdings
+        self._claims.exists = exists
 
     def _note_live(self) -> None:
         self._live = {member.node_id: member for member in self._session.members if member.is_live}

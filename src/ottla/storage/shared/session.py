@@ -68,6 +68,8 @@ class Session:
         self._is_unavailable = False
         # Why that is: another session has the name.
         self._is_name_taken = False
+        # The sequencer has forgotten revisions that this process knows, by which its copies are wrong for good.
+        self._has_gone_back = False
         self._wake = asyncio.Event()
         self._beaten: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -86,7 +88,7 @@ class Session:
 
     def may_lead(self) -> bool:
         """Whether the lease lasts for certain."""
-        return self._clock() < self._deadline
+        return self._clock() < self._deadline and not self._has_gone_back
 
     @property
     def lease_slack_seconds(self) -> float:
@@ -239,6 +241,7 @@ class Session:
         self._reserved.extend(answer.objects)
         has_members_changed = list(self._members) != list(answer.members)
         self._members = answer.members
+        self._check_revisions(answer)
         self.catalog_revision = max(self.catalog_revision, answer.catalog_revision)
         self.holders_revision = max(self.holders_revision, answer.holders_revision)
         if self._is_unavailable:
@@ -248,6 +251,27 @@ class Session:
         if has_members_changed:
             _call(self.members_changed)
         _call(self.answered)
+
+    def _check_revisions(self, answer: Heartbeat) -> None:
+        """Heartbeats follow each other, so that their revisions only rise, unless the database went back in time."""
+        if self._has_gone_back or (
+            answer.catalog_revision >= self.catalog_revision
+            and answer.holders_revision >= self.holders_revision
+        ):
+            return
+        self._has_gone_back = True
+        logger.error(
+            "storage_went_back",
+            "node %(node_id)d leads nothing until it is started anew: the store was at revision %(catalog_revision)d of"
+            " the catalog and %(holders_revision)d of the claims, and is at %(new_catalog_revision)d and"
+            " %(new_holders_revision)d after a restored backup, or a failover to a copy that had not everything",
+            node_id=self.node_id,
+            catalog_revision=self.catalog_revision,
+            holders_revision=self.holders_revision,
+            new_catalog_revision=answer.catalog_revision,
+            new_holders_revision=answer.holders_revision,
+        )
+        _call(self.lost)
 
     async def _begin_again(self) -> None:
         """The sequencer has ended the session: its claims are over, and the broker registers anew."""

@@ -102,6 +102,7 @@ class SharedStore:
         self._unclaimed = UnclaimedLogs(sequencer, options, self.claims.logs)
         self._housekeeping = Housekeeping(parts, self.claims.logs)
         session.answered.append(self._catch_up)
+        session.answered.append(self._delete_again)
         session.reconnected.append(self._reconnected)
 
     # What it knows of the cluster.
@@ -115,24 +116,28 @@ class SharedStore:
         return self._catalog
 
     def _catch_up(self) -> None:
-        is_behind = (
+        if self._is_behind() and self._following is None:
+            self._following = asyncio.get_running_loop().create_task(self._follow())
+
+    def _is_behind(self) -> bool:
+        return (
             self._catalog.revision < self.session.catalog_revision
             or self.holders.revision < self.session.holders_revision
         )
-        if is_behind and self._following is None:
-            self._following = asyncio.get_running_loop().create_task(self._follow())
 
     async def _follow(self) -> None:
         """Catches up with what others have changed; what fails is tried again after the next heartbeat."""
         try:
             with suppress(StorageError):
-                while self._catalog.revision < self.session.catalog_revision:
-                    before = self._catalog.revision
-                    await self._catalog.catch_up()
-                    if self._catalog.revision == before:
+                # What a heartbeat tells meanwhile belongs to it.
+                while self._is_behind():
+                    before = self._catalog.revision, self.holders.revision
+                    if self._catalog.revision < self.session.catalog_revision:
+                        await self._catalog.catch_up()
+                    if self.holders.revision < self.session.holders_revision:
+                        await self.holders.catch_up()
+                    if before == (self._catalog.revision, self.holders.revision):
                         break
-                if self.holders.revision < self.session.holders_revision:
-                    await self.holders.catch_up()
         finally:
             self._following = None
 
@@ -221,6 +226,11 @@ class SharedStore:
         # Also one that is not known here: another broker may have claimed it a moment ago.
         self._doomed[ref] = None
         if self._deletion is None:
+            self._deletion = asyncio.ensure_future(self._delete_doomed())
+
+    def _delete_again(self) -> None:
+        """Goes on with what was not deleted because the sequencer was away."""
+        if self._doomed and self._deletion is None and self._closing is None:
             self._deletion = asyncio.ensure_future(self._delete_doomed())
 
     async def _delete_doomed(self) -> None:

@@ -41,6 +41,7 @@ class Seam:
 
     calls: Counter[str] = field(default_factory=Counter)
     held: dict[str, asyncio.Event] = field(default_factory=dict)
+    held_answers: dict[str, asyncio.Event] = field(default_factory=dict)
     lost_before: Counter[str] = field(default_factory=Counter)
     lost_after: Counter[str] = field(default_factory=Counter)
     is_down: bool = False
@@ -48,6 +49,11 @@ class Seam:
     def hold(self, method: str) -> asyncio.Event:
         """Calls wait until the event is set."""
         event = self.held[method] = asyncio.Event()
+        return event
+
+    def hold_answers(self, method: str) -> asyncio.Event:
+        """Answers wait until the event is set; what was called for is done."""
+        event = self.held_answers[method] = asyncio.Event()
         return event
 
     async def before(self, method: str) -> None:
@@ -59,6 +65,8 @@ class Seam:
             raise SequencerUnavailableError(f"{method} did not arrive")
 
     async def after(self, method: str) -> None:
+        if method in self.held_answers:
+            await self.held_answers[method].wait()
         if self.lost_after[method] > 0:
             self.lost_after[method] -= 1
             raise SequencerUnavailableError(f"the answer of {method} was lost")

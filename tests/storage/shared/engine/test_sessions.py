@@ -139,7 +139,7 @@ def test_brokers_know_each_others_addresses_and_ends(play: Play) -> None:
         one, _ = await machine.broker("one")
         two, _ = await machine.broker("two")
         changes: list[int] = []
-        one.leases.follow(lambda: changes.append(1), lambda: None)
+        one.leases.follow(lambda: changes.append(1), lambda: None, lambda ref: True)
         addresses = BrokerAddresses(
             {"PLAIN": Endpoint("a", 1)}, {"PLAIN": Endpoint("b", 2)}, Endpoint("::1", 3), ""
         )
