@@ -19,6 +19,7 @@ from ottla.ports import (
     PartitionLog,
     PartitionRef,
     StorageError,
+    StorageUnavailableError,
     monotonic_ms,
 )
 from ottla.records.errors import CorruptRecordsError
@@ -31,11 +32,15 @@ LAST_RETRY_MS = 60_000
 
 
 class Offline(NamedTuple):
-    """A partition that could not be opened, and the monotonic time of the next attempt."""
+    """A partition that could not be opened, and the monotonic time of the next attempt.
+
+    `is_logged` unless it waits for a storage that another partition was logged to wait for.
+    """
 
     retry_at_ms: int
     wait_ms: int
     reason: str
+    is_logged: bool
 
 
 class PartitionOpener:
@@ -53,6 +58,8 @@ class PartitionOpener:
         self._config_of = config_of
         self._ready = ready
         self._offline: dict[PartitionRef, Offline] = {}
+        # Those among them that wait for the storage to answer.
+        self._unavailable: set[PartitionRef] = set()
         self._pending: dict[PartitionRef, None] = {}
         # Of claims that the engine could not make at once: done when the partition is replayed, or cannot be used.
         self._waiters: dict[PartitionRef, asyncio.Future[None]] = {}
@@ -80,6 +87,7 @@ class PartitionOpener:
     def drop(self, ref: PartitionRef) -> None:
         """Forgets a partition that another node leads, or whose topic was deleted."""
         self._offline.pop(ref, None)
+        self._unavailable.discard(ref)
         self._pending.pop(ref, None)
         self._replays.drop(ref)
         self._end_wait(ref)
@@ -129,7 +137,9 @@ class PartitionOpener:
 
     def _replayed(self, replay: Replay) -> None:
         ref = replay.log.ref
-        if self._offline.pop(ref, None) is not None:
+        self._unavailable.discard(ref)
+        offline = self._offline.pop(ref, None)
+        if offline is not None and offline.is_logged:
             text = "partition %(topic)s-%(partition)d is online again"
             logger.info("partition_online", text, topic=ref.topic, partition=ref.partition)
         self._ready(replay)
@@ -154,19 +164,40 @@ class PartitionOpener:
         if isinstance(error, DamagedError) and log is not None and log.is_open:
             # The engine has not noticed it: another claim would succeed, and the replay fail again.
             self._cluster.store.condemn(ref, error)
-        known = self._offline.get(ref)
-        if known is None or known.reason != str(error):
-            text = "partition %(topic)s-%(partition)d is offline: %(reason)s"
-            fields = {"topic": ref.topic, "partition": ref.partition, "reason": str(error)}
-            logger.error("partition_offline", text, **fields)
-        self._note_offline(ref, error)
+        if isinstance(error, StorageUnavailableError):
+            self._wait_for_storage(ref, error)
+        else:
+            known = self._offline.get(ref)
+            if known is None or known.reason != str(error):
+                text = "partition %(topic)s-%(partition)d is offline: %(reason)s"
+                fields = {"topic": ref.topic, "partition": ref.partition, "reason": str(error)}
+                logger.error("partition_offline", text, **fields)
+            self._note_offline(ref, error)
         self._end_wait(ref)
 
+    def _wait_for_storage(self, ref: PartitionRef, error: StorageUnavailableError) -> None:
+        """Nothing is wrong with the partition: it is opened soon after the storage answers again."""
+        known = self._offline.get(ref)
+        is_logged = known is not None and known.is_logged
+        if not self._unavailable:
+            is_logged = True
+            logger.warning(
+                "partition_unavailable",
+                "partition %(topic)s-%(partition)d, and perhaps others, cannot be opened now: %(reason)s",
+                topic=ref.topic,
+                partition=ref.partition,
+                reason=str(error),
+            )
+        self._unavailable.add(ref)
+        retry_at_ms = self._monotonic_ms() + FIRST_RETRY_MS
+        self._offline[ref] = Offline(retry_at_ms, FIRST_RETRY_MS, str(error), is_logged)
+
     def _note_offline(self, ref: PartitionRef, error: Exception) -> None:
+        self._unavailable.discard(ref)
         known = self._offline.get(ref)
         wait_ms = FIRST_RETRY_MS if known is None else min(2 * known.wait_ms, LAST_RETRY_MS)
         retry_at_ms = self._monotonic_ms() + wait_ms
-        self._offline[ref] = Offline(retry_at_ms, wait_ms, str(error))
+        self._offline[ref] = Offline(retry_at_ms, wait_ms, str(error), is_logged=True)
 
     def _may_retry(self, ref: PartitionRef) -> bool:
         """Whether the wait of a partition that could not be opened is over."""

@@ -15,9 +15,10 @@ from ottla.ports import (
     FencedError,
     PartitionRef,
     StorageError,
+    StorageUnavailableError,
 )
 from ottla.storage.shared.catalog import SharedCatalog
-from ottla.storage.shared.errors import HeldElsewhereError
+from ottla.storage.shared.errors import HeldElsewhereError, SequencerUnavailableError
 from ottla.storage.shared.holders import Holders
 from ottla.storage.shared.log.partition_log import SharedLog
 from ottla.storage.shared.log.store_parts import StoreParts
@@ -215,6 +216,10 @@ class Claims:
         try:
             self._opened[ref] = await self._open_claimed(ref, config)
             self._parts.metrics.opening_seconds.observe(loop.time() - began)
+        except SequencerUnavailableError as error:
+            self._opened[ref] = StorageUnavailableError(
+                f"{ref.topic}-{ref.partition} cannot be opened now: {error}"
+            )
         except StorageError as error:
             self._opened[ref] = error
         except Exception as error:

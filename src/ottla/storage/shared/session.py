@@ -66,6 +66,8 @@ class Session:
         self.applied_revision = 0
         self._reserved: deque[ReservedObject] = deque()
         self._is_unavailable = False
+        # Why that is: another session has the name.
+        self._is_name_taken = False
         # The sequencer has forgotten revisions that this process knows, by which its copies are wrong for good.
         self._has_gone_back = False
         self._wake = asyncio.Event()
@@ -218,8 +220,17 @@ class Session:
 
     def _failed(self, error: StorageError) -> None:
         self._metrics.failed_heartbeats += 1
-        if not self._is_unavailable:
-            self._is_unavailable = True
+        is_name_taken = isinstance(error, InUseError)
+        if self._is_unavailable and is_name_taken == self._is_name_taken:
+            return
+        self._is_unavailable, self._is_name_taken = True, is_name_taken
+        if is_name_taken:
+            logger.warning(
+                "broker_name_taken",
+                "another process serves as this broker, which leads nothing until that one has ended: %(reason)s",
+                reason=str(error),
+            )
+        else:
             logger.warning(
                 "storage_unavailable",
                 "the store does not answer: %(reason)s",
@@ -234,7 +245,7 @@ class Session:
         self.catalog_revision = max(self.catalog_revision, answer.catalog_revision)
         self.holders_revision = max(self.holders_revision, answer.holders_revision)
         if self._is_unavailable:
-            self._is_unavailable = False
+            self._is_unavailable = self._is_name_taken = False
             logger.info("storage_available", "the store answers again")
             _call(self.reconnected)
         if has_members_changed:
@@ -278,7 +289,7 @@ class Session:
         began = self._clock()
         try:
             made = await self._sequencer.register(self._broker)
-        except (SequencerUnavailableError, InUseError) as error:
+        except StorageError as error:
             self._failed(error)
             return
         self.id = made.session

@@ -24,10 +24,12 @@ from ottla.ports.futures import when_read
 from ottla.storage.shared.errors import ObjectsUnavailableError
 from ottla.storage.shared.log.consolidation import consolidate
 from ottla.storage.shared.log.partition_log import SharedLog
+from ottla.storage.shared.read.tail_cache import BLOCK_OVERHEAD_BYTES
 from ottla.storage.shared.store import SharedStore
 
 LARGE = 200_000
-SMALL_CACHES = replace(QUICK, tail_cache_bytes=1000, cold_cache_bytes=1000)
+TEN_BLOCKS_BYTES = 10 * (100 + BLOCK_OVERHEAD_BYTES)
+SMALL_CACHES = replace(QUICK, tail_cache_bytes=TEN_BLOCKS_BYTES, cold_cache_bytes=1000)
 
 
 async def rewrite_tail(log: SharedLog) -> None:
@@ -74,7 +76,7 @@ def test_laggards_do_not_push_the_newest_batches_out(play: Play) -> None:
         store, seam = await machine.broker("one", SMALL_CACHES)
         log = await claimed(store)
         batches = [batch for _ in range(30) for batch in await append(log)]
-        assert store.tails.size_bytes <= 1000
+        assert store.tails.size_bytes <= TEN_BLOCKS_BYTES
         assert await read_all(log) == joined(batches)
         calls = seam.calls["read_runs"]
         assert calls
@@ -96,7 +98,7 @@ def test_batches_that_are_not_settled_are_never_evicted(play: Play) -> None:
         held.set()
         await asyncio.gather(*waits)
         await append(other)
-        assert store.tails.size_bytes <= 6000
+        assert store.tails.size_bytes <= TEN_BLOCKS_BYTES + 5000
 
     play(scenario)
 

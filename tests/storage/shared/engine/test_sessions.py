@@ -9,13 +9,16 @@ from functools import partial
 
 import pytest
 from tests.storage.batches import ref_of
-from tests.storage.shared.engine.brokers import QUICK, Machine, claimed
+from tests.storage.shared.engine.brokers import QUICK, Machine, Seam, claimed
 from tests.storage.shared.engine.conftest import Play
 
 from ottla.model import Endpoint
-from ottla.ports import CatalogConflictError, JsonValue
+from ottla.ports import CatalogConflictError, JsonValue, StorageError, StorageUnavailableError
 from ottla.ports.errors import InUseError
 from ottla.ports.leases import BrokerAddresses
+from ottla.storage.shared.sequencer.memory import MemorySequencer
+from ottla.storage.shared.sequencer.records import BrokerDescription
+from ottla.storage.shared.store import SharedStore
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -83,6 +86,52 @@ def test_a_name_is_that_of_one_live_broker(play: Play) -> None:
             await machine.broker("one")
 
     play(scenario)
+
+
+async def begin_again(store: SharedStore, machine: Machine, name: str) -> None:
+    """Another process takes the name of a broker that was away, whose session has ended then."""
+    machine.clock.value_ms += 60_000
+    await MemorySequencer(machine.state).register(BrokerDescription(name, None, {}, {}, "", None))
+    assert not await store.session.beat()
+
+
+def test_a_name_that_another_process_has_taken_is_told_once(
+    play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(machine: Machine) -> None:
+        store, _ = await machine.broker("one")
+        store.session.abandon()  # no heartbeats but those of the test
+        await begin_again(store, machine, "one")
+        assert not await store.session.beat()
+        machine.clock.value_ms += 60_000
+        assert await store.session.beat() or await store.session.beat()
+
+    play(scenario)
+    events = [getattr(each, "event", "") for each in caplog.records]
+    assert events.count("broker_name_taken") == 1
+    assert "storage_unavailable" not in events
+
+
+def test_a_registration_that_is_refused_is_no_bug(
+    play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Refusing(Seam):
+        async def before(self, method: str) -> None:
+            if method == "register":
+                raise StorageError("the role may not do this")
+            await super().before(method)
+
+    async def scenario(machine: Machine) -> None:
+        store, _ = await machine.broker("one")
+        store.session.abandon()
+        store.session._sequencer = MemorySequencer(machine.state, Refusing())
+        await begin_again(store, machine, "one")
+        assert not await store.session._beat_safely()
+
+    play(scenario)
+    events = [getattr(each, "event", "") for each in caplog.records]
+    assert events.count("storage_unavailable") == 1
+    assert "heartbeat_impossible" not in events
 
 
 def test_brokers_know_each_others_addresses_and_ends(play: Play) -> None:
@@ -203,5 +252,17 @@ def test_a_claim_with_an_old_catalog_catches_up_first(play: Play) -> None:
         await asyncio.wait_for(claim, 10)
         assert two.catalog.entries() == {"topic": 1}
         await commit
+
+    play(scenario)
+
+
+def test_a_claim_without_the_sequencer_fails_as_unavailable(play: Play) -> None:
+    async def scenario(machine: Machine) -> None:
+        store, seam = await machine.broker("one", replace(QUICK, claim_budget_seconds=0.0))
+        seam.is_down = True
+        with pytest.raises(StorageUnavailableError):
+            await claimed(store)
+        seam.is_down = False
+        assert (await claimed(store)).is_open
 
     play(scenario)

@@ -16,6 +16,8 @@ class BreakingProxy:
         self._writers: list[asyncio.StreamWriter] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.loses_answers = False
+        self.delivers = asyncio.Event()  # clear while answers are held back
+        self.delivers.set()
         self.url = ""
 
     async def __aenter__(self) -> BreakingProxy:
@@ -36,6 +38,7 @@ class BreakingProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def break_connections(self) -> None:
+        self.delivers.set()
         for writer in self._writers:
             writer.close()
         self._writers.clear()
@@ -56,6 +59,8 @@ class BreakingProxy:
                 if is_answer and self.loses_answers:
                     self.break_connections()
                     break
+                if is_answer:
+                    await self.delivers.wait()
                 target.write(data)
                 await target.drain()
         target.close()

@@ -66,6 +66,30 @@ def test_an_append_whose_answer_was_lost_is_already(postgres: Place, shared_post
     postgres.play(story)
 
 
+@pytest.mark.parametrize("is_pooled", [False, True])
+def test_a_heartbeat_without_an_answer_fails_within_the_lease(
+    postgres: Place, shared_postgres: str, is_pooled: bool
+) -> None:
+    async def story(backend: PostgresBackend) -> None:
+        async with BreakingProxy(shared_postgres) as proxy:
+            url = parse_database_url(f"{proxy.url}?schema={backend.url.schema}")
+            sequencer = await open_postgres_sequencer(url, 900)
+            sequencer._database._is_pooled = is_pooled
+            session = (await sequencer.register(broker("a"))).session
+            await sequencer.heartbeat(session, 0, 0)
+            proxy.delivers.clear()
+            began = time.monotonic()
+            with pytest.raises(SequencerUnavailableError, match="no answer in time"):
+                await sequencer.heartbeat(session, 0, 0)
+            assert time.monotonic() - began < 5
+            # A new connection leads to the server again.
+            proxy.delivers.set()
+            await sequencer.heartbeat(session, 0, 0)
+            await sequencer.close()
+
+    postgres.play(story)
+
+
 def test_reads_are_repeated_on_a_new_connection(postgres: Place, shared_postgres: str) -> None:
     async def story(backend: PostgresBackend) -> None:
         async with BreakingProxy(shared_postgres) as proxy:

@@ -5,9 +5,22 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from ottla.ports import Buffer
 from ottla.storage.shared.read.block import Block
+
+# What the objects of a block take beside its batches, of which a small append has 100 bytes.
+BLOCK_OVERHEAD_BYTES: Final = 800
+# Entries of dropped blocks that are left in the queue at least until it is cleaned.
+_MIN_DEAD: Final = 64
+
+
+class Dropped(NamedTuple):
+    """Blocks that a tail has forgotten, and the bytes of their batches."""
+
+    block_count: int
+    size_bytes: int
 
 
 class LogTail:
@@ -51,25 +64,24 @@ class LogTail:
         number = max(bisect_right(self._bases, offset) - 1, 0)
         yield from self.blocks[number:]
 
-    def drop_below(self, offset: int) -> int:
-        """Forgets blocks that end at or below an offset; returns their bytes."""
+    def drop_below(self, offset: int) -> Dropped:
+        """Forgets blocks that end at or below an offset."""
         count = 0
         for block in self.blocks:
             if block.end_offset > offset or not block.is_settled:
                 break
             count += 1
-        dropped = 0
+        size_bytes = 0
         for block in self.blocks[:count]:
-            dropped += block.size_bytes
+            size_bytes += block.size_bytes
             block.forget()
         del self.blocks[:count], self._bases[:count]
-        return dropped
+        return Dropped(count, size_bytes)
 
-    def drop_all(self) -> int:
+    def drop_all(self) -> Dropped:
         """Forgets everything; what is being written keeps its bytes."""
-        dropped = 0
+        dropped = Dropped(len(self.blocks), sum(block.size_bytes for block in self.blocks))
         for block in self.blocks:
-            dropped += block.size_bytes
             if block.is_settled:
                 block.forget()
         self.blocks.clear()
@@ -82,29 +94,53 @@ class TailCache:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
+        # By age. Dropped blocks stay for a while: `_dead` counts them.
         self._blocks: deque[tuple[LogTail, Block]] = deque()
+        self._dead = 0
         self.size_bytes = 0
 
     def add(self, tail: LogTail, block: Block) -> None:
         """Adds a new last block to a tail, empty as yet."""
         tail.add(block)
         self._blocks.append((tail, block))
+        self.size_bytes += BLOCK_OVERHEAD_BYTES
 
     def grown(self, size_bytes: int) -> None:
         """The last block of a tail has grown."""
         self.size_bytes += size_bytes
         while self.size_bytes > self._max_bytes and self._blocks:
             tail, block = self._blocks[0]
+            if not tail.begins_at_or_below(block.base_offset):
+                self._blocks.popleft()
+                self._dead -= 1
+                continue
             if not block.is_settled:
                 break
             self._blocks.popleft()
-            # Tails may have lost blocks before, and all above a block stay.
-            self.size_bytes -= tail.drop_below(block.end_offset)
+            # All above a block stay.
+            self._note_dropped(tail.drop_below(block.end_offset))
+            self._dead -= 1  # this one is not in the queue any more
 
     def forget(self, tail: LogTail, below_offset: int) -> None:
         """Forgets a part of a tail: it was trimmed, or is compacted now."""
-        self.size_bytes -= tail.drop_below(below_offset)
+        self._note_dropped(tail.drop_below(below_offset))
+        self._clean()
 
     def forget_all(self, tail: LogTail) -> None:
         """The claim of a log is over."""
-        self.size_bytes -= tail.drop_all()
+        self._note_dropped(tail.drop_all())
+        self._clean()
+
+    def _note_dropped(self, dropped: Dropped) -> None:
+        self.size_bytes -= dropped.size_bytes + dropped.block_count * BLOCK_OVERHEAD_BYTES
+        self._dead += dropped.block_count
+
+    def _clean(self) -> None:
+        """Removes dropped blocks from the queue when they are half of it, so that each costs little."""
+        if self._dead > max(_MIN_DEAD, len(self._blocks) // 2):
+            self._blocks = deque(
+                (tail, block)
+                for tail, block in self._blocks
+                if tail.begins_at_or_below(block.base_offset)
+            )
+            self._dead = 0

@@ -181,12 +181,20 @@ class Lane:
     def is_busy(self) -> bool:
         return self._turn.locked()
 
-    async def fetch(self, sql: str, *arguments: object) -> Sequence[Any]:
-        """SequencerUnavailableError: whether the statement was executed is unknown."""
+    async def fetch(
+        self, sql: str, *arguments: object, limit_seconds: float | None = None
+    ) -> Sequence[Any]:
+        """SequencerUnavailableError: whether the statement was executed is unknown.
+
+        After `limit_seconds` without an answer the connection is given up.
+        """
         async with self._turn:
             connection = await self._connected()
             try:
-                rows = await self._execute(connection, sql, arguments)
+                if limit_seconds is None:
+                    rows = await self._execute(connection, sql, arguments)
+                else:
+                    rows = await self._execute_within(limit_seconds, connection, sql, arguments)
             except asyncio.CancelledError:
                 # The server may be out of reach, and asyncpg would wait for it to confirm the cancellation.
                 self._drop()
@@ -195,6 +203,27 @@ class Lane:
                 self._drop_if_broken(error)
                 raise self._database.error_of(error, "the call failed") from error
             return rows
+
+    async def _execute_within(
+        self, limit_seconds: float, connection: Any, sql: str, arguments: Sequence[object]
+    ) -> Sequence[Any]:
+        """Not by a cancellation: it would wait for a server that may be out of reach to end the transaction."""
+        is_late = False
+
+        def give_up() -> None:
+            nonlocal is_late
+            is_late = True
+            self._drop()
+
+        timer = asyncio.get_running_loop().call_later(limit_seconds, give_up)
+        try:
+            return await self._execute(connection, sql, arguments)
+        except Exception as error:
+            if is_late:
+                raise TimeoutError from error
+            raise
+        finally:
+            timer.cancel()
 
     async def _execute(
         self, connection: Any, sql: str, arguments: Sequence[object]

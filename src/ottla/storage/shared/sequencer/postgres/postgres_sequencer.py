@@ -53,6 +53,8 @@ from ottla.storage.shared.sequencer.records import (
 
 READERS: Final = 4
 POLL_SECONDS: Final = 1.0
+# Heartbeats that may go unanswered, one after the other, in the time of a lease.
+HEARTBEATS_PER_LEASE: Final = 3
 
 _POLLED: Final = ("catalog", "holders", "applied")
 
@@ -144,6 +146,8 @@ class PostgresSequencer:
             applied_revision,
             object_count,
             self._lease_ms,
+            # So that another connection can be tried before the lease has run out.
+            limit_seconds=self._lease_ms / 1000 / HEARTBEATS_PER_LEASE,
         )
         return Heartbeat(
             lease_ms=self._lease_ms,
