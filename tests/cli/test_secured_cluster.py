@@ -15,7 +15,7 @@ from ottla.cli.commands import SUMMARIES
 
 PROPERTIES = "client.properties"
 # Commands that connect to no cluster, or whose work is tested elsewhere.
-WITHOUT_A_CLUSTER = {"serve", "log", "test-broker", "demo", "completion", "certs"}
+WITHOUT_A_CLUSTER = {"serve", "log", "storage", "test-broker", "demo", "completion", "certs"}
 # A server: its logins are tested in tests/console/access.
 OF_SERVERS = {"console"}
 # An app and a pipeline take their options from their own files.

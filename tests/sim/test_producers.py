@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from ottla.broker.partitions.replay import Replay
 from ottla.broker.partitions.shard import Appended, Shard
 from ottla.core.partition import Partition
 from ottla.core.producer_state import APPEND, ProducerStates
+from ottla.errors import ErrorCode
 
 CHUNKS = 8
 SEEDS_PER_CHUNK = 25
@@ -74,14 +74,7 @@ def producers_forgotten_by_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
 def failures_taken_for_success(monkeypatch: pytest.MonkeyPatch) -> None:
     from ottla.broker.requests import produce_replies
 
-    def when_durable(unsettled: Any, response: Any, finish: Any) -> asyncio.Future[Any]:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        unsettled[-1][1].add_done_callback(
-            lambda _: None if answer.done() else answer.set_result(response)
-        )
-        return answer
-
-    monkeypatch.setattr(produce_replies, "_when_durable", when_durable)
+    monkeypatch.setattr(produce_replies, "_error_of", lambda settled: ErrorCode.NONE)
 
 
 @pytest.mark.parametrize(
