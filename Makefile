@@ -18,7 +18,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 # What decides whether an installed environment is up to date.
-SOURCES_OF_INSTALL := pyproject.toml setup.py $(wildcard src/ottla/records/*.pyx src/ottla/records/*.pxi)
+SOURCES_OF_INSTALL := pyproject.toml setup.py $(wildcard src/ottla/*/*.pyx src/ottla/*/*.pxi)
 
 .PHONY: run run-cluster test bench campaign docs wheel manylinux clean
 

@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import signal
+import threading
 from collections.abc import Generator
 from importlib.metadata import entry_points
 
@@ -21,6 +22,15 @@ if not entry_points(group="pytest11", name="ottla"):
 # A shell's background job ignores Ctrl-C, and so would all processes that the tests of Ctrl-C start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def interrupts_raise() -> None:
+    """Every test begins with Python's own handler of Ctrl-C, whatever a loop or a library before it has left."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 # Wall-clock deadlines fail on busy machines. Every run has the same examples, so that a red one is about the change;
 # `make campaign` looks for others with the profile "search", and what it finds becomes a test with a name.
